@@ -1,0 +1,1 @@
+"""A GGUF file and prompts in, tokens out."""

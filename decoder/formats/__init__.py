@@ -1,0 +1,1 @@
+"""Weight formats of GGUF files: one class each."""

@@ -1,0 +1,1 @@
+"""The ops of the engine; only this folder knows the CPU."""

@@ -1,0 +1,1 @@
+"""The loops around tiles: static nogil functions that call tiles by address."""

@@ -1,0 +1,1 @@
+"""Many documents, durable: what to do, what is done, who does it."""

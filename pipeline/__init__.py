@@ -1,0 +1,1 @@
+"""Pages in, page texts out; one process, no durable state."""

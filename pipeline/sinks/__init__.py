@@ -1,0 +1,1 @@
+"""Outputs: one file each, one row in ``SINKS``."""

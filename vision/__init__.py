@@ -1,0 +1,1 @@
+"""Page pixels in, embedding rows out."""

@@ -1,0 +1,1 @@
+"""Implementations of ``vision.encoder.Encoder``."""
