@@ -1,9 +1,9 @@
 """What can go wrong between a GGUF file and its tokens.
 
-    ModelError
-    ├── NotGguf        the bytes are not a GGUF file, or a truncated or lying one
-    ├── Refused        a GGUF file that this engine cannot run; carries every reason
-    └── ContextFull    a prompt that does not fit the context
+ModelError
+├── NotGguf        the bytes are not a GGUF file, or a truncated or lying one
+├── Refused        a GGUF file that this engine cannot run; carries every reason
+└── ContextFull    a prompt that does not fit the context
 """
 
 from __future__ import annotations
