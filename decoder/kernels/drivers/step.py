@@ -1,0 +1,10 @@
+"""What a step tells its ops: slots of the int64 step header."""
+
+ROWS = 0
+"""How many rows the step has."""
+OUTPUTS = 1
+"""How many of them need logits."""
+SEGMENTS = 2
+"""How many segments (runs of rows of one sequence) the step has."""
+SLOTS = 8
+"""Length of the header."""
