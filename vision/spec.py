@@ -1,18 +1,40 @@
-"""Facts of a vision encoder, as one frozen record.  ``vision.archs`` fills it from an mmproj header."""
+"""Facts of a vision encoder, as frozen records.  ``vision.archs`` fills them from an mmproj header."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
+
+
+class VisionRole(Enum):
+    """What a tensor of the encoder is for.  ``archs.VISION_TENSORS`` gives the file's name of each role."""
+
+    PATCH_EMBEDDING = "patch_embedding"
+    PRE_NORM = "pre_norm"
+    ATTN_NORM = "attn_norm"
+    ATTN_Q = "attn_q"
+    ATTN_K = "attn_k"
+    ATTN_V = "attn_v"
+    ATTN_OUTPUT = "attn_output"
+    FFN_NORM = "ffn_norm"
+    FFN_GATE = "ffn_gate"
+    FFN_UP = "ffn_up"
+    FFN_DOWN = "ffn_down"
+    PROJECTOR_NORM = "projector_norm"
+    PROJECTOR_MERGE = "projector_merge"
+    PROJECTOR_IN = "projector_in"
+    PROJECTOR_OUT = "projector_out"
 
 
 @dataclass(frozen=True, slots=True)
 class VisionSpec:
-    """A Pixtral-like encoder and its projector.
+    """A pre-norm patch transformer with 2-D rope and full attention, and the projector after it.
 
     width, ff_width, heads, layers: of the encoder.  out_width: width of an embedding row, the text model's.
     merge: a merge x merge block of patches becomes one row.  longest_edge_px: larger pages shrink to it, none is enlarged.
     mean, std: per channel, of pixels in 0..1.  projector_eps: the projector's norm (the text model's eps).
+    rope_pairing: which two dimensions of a head form a pair, (2i, 2i+1) for ``adjacent`` or (i, i + head_dim/2) for ``halves``.
     """
 
     architecture: str
@@ -35,3 +57,13 @@ class VisionSpec:
     def head_dim(self) -> int:
         """Width of one head."""
         return self.width // self.heads
+
+    @property
+    def patch_width(self) -> int:
+        """Numbers in one patch: three channels of patch_px x patch_px."""
+        return 3 * self.patch_px**2
+
+    @property
+    def block_px(self) -> int:
+        """Side of the square of pixels that becomes one embedding row."""
+        return self.patch_px * self.merge

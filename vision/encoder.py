@@ -1,0 +1,90 @@
+"""The Encoder protocol and how to open one: page patches in, embedding rows for the text model out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.errors import ModelError
+from vision.patches import Patches
+from vision.reference import ReferenceEncoder
+from vision.spec import VisionSpec
+from vision.weights import StoredWeights, open_weights
+
+Precision = Literal["auto", "bf16", "f32"]
+
+
+class Encoder(Protocol):
+    """One page at a time through the encoder and its projector; a backend implements this."""
+
+    spec: VisionSpec
+
+    def encode(self, patches: Patches) -> NDArray[np.float32]:
+        """Embedding rows of one page: (blocks, out_width) float32, in reading order; the caller's to keep."""
+        ...
+
+    def close(self) -> None:
+        """Release threads and memory; the encoder cannot be used after."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """How to run.  threads: of the compute team, None for all of the machine's."""
+
+    precision: Precision = "auto"
+    threads: int | None = None
+
+
+Opener = Callable[[StoredWeights, EncoderSettings], Encoder]
+
+
+def open_encoder(
+    path: Path,
+    *,
+    backend: str = "auto",
+    precision: Precision = "auto",
+    threads: int | None = None,
+    text_width: int | None = None,
+) -> Encoder:
+    """Open an mmproj file.  Raises NotGguf or Refused for the file, ModelError for a backend or precision that is not there.
+
+    text_width: width of the text model that reads the rows, checked before a weight is read.
+    """
+    opener = _opener(backend)
+    if precision not in ("auto", "bf16", "f32"):
+        raise ModelError(f"vision precision should be auto, bf16 or f32, found {precision!r}")
+    return opener(open_weights(Path(path), text_width=text_width), EncoderSettings(precision, threads))
+
+
+def _open_reference(weights: StoredWeights, settings: EncoderSettings) -> Encoder:
+    if settings.precision == "bf16":
+        raise ModelError("vision backend 'reference' computes in f32, bf16 was asked for: use precision auto or f32")
+    return ReferenceEncoder(weights.spec, weights.all())
+
+
+def _open_cpu(weights: StoredWeights, settings: EncoderSettings) -> Encoder:
+    opener: Opener = import_module("vision.backends.cpu").open_cpu
+    return opener(weights, settings)
+
+
+BACKENDS: dict[str, Opener] = {
+    "cpu": _open_cpu,
+    "reference": _open_reference,  # numpy, slow: what the others are compared with
+}
+
+
+def _opener(backend: str) -> Opener:
+    if backend == "auto":
+        return BACKENDS["cpu"]
+    if backend not in BACKENDS:
+        known = ", ".join(["auto", *BACKENDS])
+        raise ModelError(f"vision backend should be one of {known}, found {backend!r} (on {sys.platform})")
+    return BACKENDS[backend]
