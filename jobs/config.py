@@ -1,0 +1,142 @@
+"""Every setting of Pagemill: one frozen model a section, one field a key, with its unit and its default.
+
+config.yaml says the same to people (a test compares them).  ``layers`` reads job files, the environment and flags into
+these models; ``SHAPES_TEXT`` says which settings can change a page's text and so belong to the identity of its work.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
+Format = Literal["text", "markdown", "jsonl"]
+
+
+class Section(BaseModel):
+    """Unknown keys and values of another type are errors, never guesses."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ModelSection(Section):
+    """The pair of GGUF files; null for both is the embedded sample model."""
+
+    text: str | None = None
+    mmproj: str | None = None
+
+
+class EngineSection(Section):
+    """Batched decoding."""
+
+    slots: int = Field(default=16, ge=1, le=1024)
+    context: int = Field(default=8192, ge=64)
+    threads: int | None = Field(default=None, ge=1)
+    kv_cache: Literal["f32", "f16", "q8_0"] = "f16"
+    chunk: int = Field(default=256, ge=1)
+    max_tokens: int = Field(default=4096, ge=1)
+    exact_activations: bool = False
+
+
+class SamplingSection(Section):
+    """How the next token is chosen from the logits."""
+
+    temperature: float = Field(default=0.0, ge=0.0, le=10.0)
+    top_k: int = Field(default=0, ge=0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    min_p: float = Field(default=0.0, ge=0.0, lt=1.0)
+    repetition_penalty: float = Field(default=1.0, ge=1.0, le=10.0)
+    repetition_window: int = Field(default=64, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+
+class VisionSection(Section):
+    """From page pixels to embedding rows."""
+
+    backend: Literal["auto", "cpu", "coreml"] = "auto"
+    precision: Literal["auto", "bf16", "f32"] = "auto"
+    longest_edge_px: int | None = Field(default=None, ge=28)
+    multiple_px: Literal[14, 28] = 28
+
+
+class InputSection(Section):
+    """What to read."""
+
+    paths: Texts = ()
+    password: str | None = None
+    max_pages: int = Field(default=20_000, ge=1)
+
+
+class OutputSection(Section):
+    """Where the text goes."""
+
+    folder: str = "out"
+    formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1)] = ("markdown",)
+
+
+class RenderSection(Section):
+    """Documents to page images, in child processes."""
+
+    max_dpi: float = Field(default=400.0, gt=0.0, le=2400.0)
+    workers: int = Field(default=2, ge=1, le=256)
+    ahead: int = Field(default=4, ge=1, le=1024)
+    timeout_seconds: float = Field(default=60.0, gt=0.0)
+    memory_bytes: int = Field(default=2 << 30, ge=256 << 20)
+
+
+class LoopSection(Section):
+    """When a text that repeats itself is stopped."""
+
+    stop: bool = True
+    repeats: int = Field(default=8, ge=2)
+    span_tokens: int = Field(default=200, ge=8)
+    longest_period_tokens: int = Field(default=400, ge=1)
+
+
+class PromptSection(Section):
+    """What the model is told beside the page."""
+
+    text: str = ""
+
+
+class RunSection(Section):
+    """How a job goes about its pages."""
+
+    attempts: int = Field(default=2, ge=1, le=100)
+    retry_failed: bool = False
+    lease_seconds: float = Field(default=300.0, ge=1.0)
+    progress: Literal["auto", "rich", "tqdm", "json", "none"] = "auto"
+
+
+class Config(Section):
+    """All settings; ``Config()`` is the defaults."""
+
+    model: ModelSection = ModelSection()
+    engine: EngineSection = EngineSection()
+    sampling: SamplingSection = SamplingSection()
+    vision: VisionSection = VisionSection()
+    input: InputSection = InputSection()
+    output: OutputSection = OutputSection()
+    render: RenderSection = RenderSection()
+    loop: LoopSection = LoopSection()
+    prompt: PromptSection = PromptSection()
+    run: RunSection = RunSection()
+
+
+#: Paths, which are relative to the job file that says them.
+PATH_KEYS: tuple[tuple[str, str], ...] = (("model", "text"), ("model", "mmproj"), ("input", "paths"), ("output", "folder"))
+
+#: Settings that can change a page's text.  Slots, chunk and threads cannot: a page's bits do not depend on them.
+#: The model's files have a hash of their own; a password changes whether a document opens, not what it says.
+SHAPES_TEXT: tuple[tuple[str, str | None], ...] = (
+    ("engine", "context"),
+    ("engine", "kv_cache"),
+    ("engine", "max_tokens"),
+    ("engine", "exact_activations"),
+    ("sampling", None),
+    ("vision", None),
+    ("render", "max_dpi"),
+    ("loop", None),
+    ("prompt", None),
+)

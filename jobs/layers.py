@@ -1,0 +1,116 @@
+"""Settings from where people write them: flag over environment over job file over the defaults, here and nowhere else.
+
+Each layer is checked alone, so that an error names the file and line, the variable or the flag that said it.  A relative
+path in a job file is relative to that file; any other is relative to the working folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from jobs.config import Config
+from jobs.errors import ConfigError
+from jobs.job_file import read_job_file
+from jobs.places import Key, Layer, Tree, dotted, shown
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+ENVIRONMENT_PREFIX = "PAGEMILL_"
+
+
+def load_config(
+    job_file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[tuple[str, str], object] | None = None,
+) -> Config:
+    """The settings of a job.  Raises ConfigError with every problem of every layer."""
+    layers = [read_job_file(job_file)] if job_file else []
+    layers += [environment_layer(environment or {}), flag_layer(flags or {})]
+    problems = [problem for layer in layers for problem in check_layer(layer)]
+    if problems:
+        raise ConfigError(problems)
+    return Config.model_validate(merge(layer.tree for layer in layers))
+
+
+def environment_layer(environment: Mapping[str, str]) -> Layer:
+    """``PAGEMILL_ENGINE__THREADS=2`` and its like; values are written as in YAML."""
+    tree: Tree = {}
+    where: dict[Key, str] = {}
+    for name, text in sorted(environment.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX) or "__" not in name:
+            continue
+        section, _, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        tree.setdefault(section, {})[key] = value
+        where[(section, key)] = where[(section,)] = f"environment {name}"
+    return Layer("environment", tree, where)
+
+
+def flag_layer(flags: Mapping[tuple[str, str], object]) -> Layer:
+    """Flags given on the command line; None means not given."""
+    tree: Tree = {}
+    where: dict[Key, str] = {}
+    for (section, key), value in flags.items():
+        if value is not None:
+            tree.setdefault(section, {})[key] = value
+            where[(section, key)] = f"flag for {section}.{key}"
+    return Layer("command line", tree, where)
+
+
+def check_layer(layer: Layer) -> list[str]:
+    """Every problem of one layer, each with its place and, for a misspelt key, the likely one."""
+    try:
+        Config.model_validate(layer.tree)
+    except ValidationError as error:
+        return [_problem(layer, details) for details in error.errors(include_url=False)]
+    return []
+
+
+def merge(trees: Iterable[Tree]) -> Tree:
+    """Later trees over earlier ones, key by key; a list replaces a list."""
+    merged: Tree = {}
+    for tree in trees:
+        for section, values in tree.items():
+            merged[section] = {**merged.get(section, {}), **values}
+    return merged
+
+
+def _problem(layer: Layer, details: ErrorDetails) -> str:
+    key: Key = details["loc"]
+    start = f"{layer.place(key)}: {dotted(key)}: "
+    if details["type"] == "extra_forbidden":
+        return start + "no such key" + _did_you_mean(key)
+    if details["type"] in ("model_type", "model_attributes_type"):
+        return start + f"expected a section of keys, found {shown(details['input'])}"
+    expected = re.sub(r"^(Input|\w+) should (be|have) ", "", details["msg"])
+    expected = re.sub(r"^(greater|less) than", r"a value \1 than", expected).replace("valid tuple", "list")
+    return start + f"expected {expected}, found {shown(details['input'])}"
+
+
+def _did_you_mean(key: Key) -> str:
+    sections = {name: info.annotation for name, info in Config.model_fields.items()}
+    homes = {
+        name: [f"{section}.{name}" if key[0] != section else name]
+        for section, model in sections.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name in model.model_fields
+    }
+    section = sections.get(str(key[0])) if len(key) > 1 else Config
+    nearby = list(section.model_fields) if isinstance(section, type) and issubclass(section, BaseModel) else []
+    word = str(key[-1])
+    for names in (nearby, homes):
+        close = difflib.get_close_matches(word, list(names), 1, 0.6)
+        if close:
+            return f"; did you mean '{homes[close[0]][0] if names is homes else close[0]}'?"
+    return f"; expected one of {', '.join(nearby)}" if nearby else ""

@@ -1,0 +1,224 @@
+"""The ledger: every page claimed once at a time, finished once, and never lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import LedgerError, OutputError
+from jobs.ledger import Claim, Ledger, Outcome, Work
+from jobs.migrations import MIGRATIONS
+from jobs.owner import Owner, is_dead, this_process
+
+LEASE = 100.0
+OK = Outcome("ok", tokens=7, mean_log_prob=-0.5, timings={"render": 1.0})
+
+Open = Callable[..., Ledger]
+
+
+def works(pages: int, document: str = "d") -> list[Work]:
+    return [Work(document, page, "m", "s") for page in range(pages)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out" / ".pagemill" / "ledger.sqlite3"
+
+
+@pytest.fixture
+def open_ledger(path: Path) -> Iterator[Open]:
+    opened: list[Ledger] = []
+
+    def open_one(worker: str = "a", pages: int = 5, owner: Owner | None = None) -> Ledger:
+        ledger = Ledger(path, owner or dataclasses.replace(this_process(), worker=worker))
+        opened.append(ledger)
+        ledger.want(works(pages), ["d.pdf"] * pages)
+        return ledger
+
+    yield open_one
+    for ledger in opened:
+        ledger.close()
+
+
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def pages(claims: list[Claim]) -> list[int]:
+    return [claim.work.page for claim in claims]
+
+
+def test_pages_are_claimed_in_order_and_once(open_ledger: Open) -> None:
+    a, b = open_ledger("a"), open_ledger("b")
+    assert pages(a.claim(0, 2, LEASE)) == [0, 1]
+    assert pages(b.claim(0, 2, LEASE)) == [2, 3]
+    assert pages(a.claim(0, 9, LEASE)) == [4]
+    assert a.claim(0, 9, LEASE) == b.claim(0, 9, LEASE) == []
+    assert a.unfinished() == 5
+
+
+def test_finished_page_is_done_for_every_later_run(open_ledger: Open) -> None:
+    ledger = open_ledger()
+    for claim in ledger.claim(0, 9, LEASE):
+        assert ledger.finish(claim, OK, 1)
+        assert not ledger.finish(claim, OK, 1)
+    later = open_ledger("b")
+    assert later.claim(2, 9, LEASE) == []
+    assert later.unfinished() == 0
+    assert later.is_complete(works(1)[0])
+    assert list(later.outcomes().values()) == [dataclasses.replace(OK, timings={})] * 5
+
+
+@pytest.mark.parametrize("change", ["document_hash", "model_hash", "settings_hash"])
+def test_other_content_model_or_settings_is_other_work(open_ledger: Open, change: str) -> None:
+    ledger = open_ledger(pages=1)
+    ledger.finish(ledger.claim(0, 1, LEASE)[0], OK, 1)
+    other = dataclasses.replace(works(1)[0], **{change: "other"})
+    ledger.want([other], ["d.pdf"])
+    assert [claim.work for claim in ledger.claim(2, 9, LEASE)] == [other]
+
+
+def test_two_paths_of_one_content_are_one_work(open_ledger: Open) -> None:
+    ledger = open_ledger(pages=2)
+    ledger.want(works(2), ["copy.pdf"] * 2)
+    assert len(ledger.claim(0, 9, LEASE)) == 2
+
+
+def test_rows_of_other_jobs_are_left_alone(open_ledger: Open) -> None:
+    open_ledger("a", pages=5)
+    assert pages(open_ledger("b", pages=2).claim(0, 9, LEASE)) == [0, 1]
+
+
+def test_late_lease_passes_to_another_and_its_finish_is_refused(open_ledger: Open, path: Path) -> None:
+    a, b = open_ledger("a", pages=1), open_ledger("b", pages=1)
+    late = a.claim(0, 1, LEASE)[0]
+    assert b.claim(LEASE - 1, 1, LEASE) == []
+    taken = b.claim(LEASE + 1, 1, LEASE)[0]
+    assert (taken.attempt, taken.retries) == (2, 0)
+    assert not a.finish(late, OK, LEASE + 2)
+    assert b.finish(taken, OK, LEASE + 3)
+    assert query(path, "select number, ended from attempt order by number") == [(1, "lost"), (2, "finished")]
+
+
+def test_renewed_lease_is_kept(open_ledger: Open) -> None:
+    a, b = open_ledger("a", pages=1), open_ledger("b", pages=1)
+    claim = a.claim(0, 1, LEASE)[0]
+    a.renew(LEASE - 1, LEASE)
+    assert b.claim(LEASE + 1, 1, LEASE) == []
+    assert a.finish(claim, OK, LEASE + 2)
+
+
+def test_released_pages_are_free_at_once(open_ledger: Open, path: Path) -> None:
+    a, b = open_ledger("a"), open_ledger("b")
+    a.finish(a.claim(0, 3, LEASE)[0], OK, 1)
+    assert a.release(2) == 2
+    assert pages(b.claim(2, 9, LEASE)) == [1, 2, 3, 4]
+    assert query(path, "select count(*) from attempt where ended = 'released'") == [(2,)]
+    assert pages(a.claim(2, 9, LEASE)) == []
+
+
+def test_page_that_asks_for_another_attempt_counts_its_retries(open_ledger: Open) -> None:
+    ledger = open_ledger(pages=2)
+    first, _ = ledger.claim(0, 2, LEASE)
+    ledger.retry(first, "crashed", 1)
+    (again,) = ledger.claim(1, 2, LEASE)
+    assert (again.work, again.attempt, again.retries) == (first.work, 2, 1)
+
+
+def test_failed_pages_are_kept_until_asked_for(open_ledger: Open) -> None:
+    ledger = open_ledger(pages=2)
+    for claim, outcome in zip(ledger.claim(0, 2, LEASE), (OK, Outcome("failed", "unreadable")), strict=True):
+        ledger.finish(claim, outcome, 1)
+    again = open_ledger("b", pages=2)
+    assert again.claim(2, 9, LEASE) == []
+    assert again.retry_failed() == 1
+    assert pages(again.claim(2, 9, LEASE)) == [1]
+
+
+def test_reopened_page_is_claimed_again(open_ledger: Open) -> None:
+    ledger = open_ledger(pages=2)
+    for claim in ledger.claim(0, 2, LEASE):
+        ledger.finish(claim, OK, 1)
+    before = ledger.stamp(works(1)[0])
+    ledger.reopen(works(1))
+    assert pages(ledger.claim(2, 9, LEASE)) == [0]
+    assert ledger.stamp(works(1)[0]) != before
+
+
+def test_lease_of_a_dead_process_is_freed_without_waiting(open_ledger: Open, path: Path) -> None:
+    here = this_process()
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    dead = Owner("dead", here.host, here.boot, child.pid, "1")
+    rebooted = Owner("rebooted", here.host, "another boot", os.getpid(), here.process_start)
+    reused = Owner("reused pid", here.host, here.boot, os.getpid(), "another start")
+    alive = dataclasses.replace(here, worker="alive")
+    away = dataclasses.replace(dead, worker="away", host="another host")
+    for owner in (dead, rebooted, reused, alive, away):
+        open_ledger(owner=owner).claim(0, 1, LEASE)
+    ledger = open_ledger("me")
+    expected_free = [0, 1, 2] if here.process_start else [0, 1]
+    assert ledger.release_dead(1) == len(expected_free)
+    assert pages(ledger.claim(1, 9, LEASE)) == expected_free
+    assert ("dead",) not in query(path, "select worker from owner")
+
+
+def test_this_process_is_alive() -> None:
+    assert not is_dead(this_process(), this_process())
+
+
+def test_claims_of_many_threads_never_overlap(open_ledger: Open, path: Path) -> None:
+    code = (
+        "import dataclasses, sys; from pathlib import Path\n"
+        "from jobs.ledger import *; from jobs.owner import this_process\n"
+        f"ledger = Ledger(Path({str(path)!r}), this_process())\n"
+        "ledger.want([Work('d', page, 'm', 's') for page in range(300)], ['d.pdf'] * 300)\n"
+        "while claims := ledger.claim(0, 7, 100.0):\n"
+        "    for claim in claims: assert ledger.finish(claim, Outcome('ok'), 1)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    children = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    assert [child.wait(60) for child in children] == [0, 0, 0]
+    assert query(path, "select count(*), sum(state = 'done'), sum(attempts) from page") == [(300, 300, 300)]
+
+
+def test_output_name_is_owned_for_good(open_ledger: Open) -> None:
+    ledger = open_ledger()
+    ledger.own_name("/a/x.pdf", "x", "x")
+    assert ledger.output_names() == {"/a/x.pdf": "x"}
+    assert ledger.output_stamp("/a/x.pdf") == ""
+    ledger.set_output_stamp("/a/x.pdf", "1")
+    assert open_ledger("b").output_stamp("/a/x.pdf") == "1"
+
+
+def test_ledger_of_a_newer_version_is_refused(open_ledger: Open, path: Path) -> None:
+    open_ledger().close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"pragma user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    with pytest.raises(LedgerError, match="newer Pagemill"):
+        open_ledger()
+
+
+def test_damaged_ledger_is_refused(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database " * 100)
+    with pytest.raises(LedgerError, match="expected a Pagemill ledger"):
+        Ledger(path, this_process())
+
+
+def test_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(OutputError, match="expected a folder that can be written"):
+        Ledger(tmp_path / "file" / ".pagemill" / "ledger.sqlite3", this_process())
