@@ -1,6 +1,7 @@
 """Activations as matrix products read them: packed once per row, in the layout that the weight format asks for.
 
-    int8    codes (blocks, rows, block) int8, scales (blocks, rows) float32: value = scale * code, scale = max|x| / 127 per block;
+    int8    codes (blocks, rows, block) int8, scales (blocks, rows) float32: value = scale * code,
+            scale = max|x| / 127 of the block;
             sums16 (blocks, rows, block / 32) int16: sum of codes per 32;  sums32, the same int32 times -offset (weights with
             unsigned codes start their accumulator with it)
     bf16    codes (blocks, rows, 32) uint16, rounded to nearest even

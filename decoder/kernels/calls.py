@@ -1,7 +1,7 @@
 """What driver loops need beside plain numba: calls by address, memory by address, atomics and a polite pause.
 
-All are module-level numba intrinsics over int64 addresses.  A driver compiled with ``driver`` is cached on disk in a folder named
-after the hash of this package's sources, because numba's own key does not see changes in callees.
+All are module-level numba intrinsics over int64 addresses.  A driver compiled with ``driver`` is cached on disk in a folder
+named after the hash of this package's sources, because numba's own key does not see changes in callees.
 """
 
 from __future__ import annotations

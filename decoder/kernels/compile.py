@@ -1,7 +1,7 @@
 """IR to machine code with llvmlite, without numba; compiled objects are cached under the hash of all that made them.
 
-The key holds the IR text, the CPU, its features and LLVM's version, so a cached object is never stale.  A cache folder that cannot
-be written costs time, never correctness.
+The key holds the IR text, the CPU, its features and LLVM's version, so a cached object is never stale.  A cache folder that
+cannot be written costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _engines: list[Any] = []  # machine code lives as long as its engine
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: PAGEMILL_CACHE, XDG_CACHE_HOME/pagemill or ~/.cache/pagemill; else a private temp folder."""
+    """Where compiled kernels are kept: PAGEMILL_CACHE, else the user's cache folder, else a private temporary one."""
     base = os.environ.get("PAGEMILL_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "pagemill"
     )

@@ -1,7 +1,7 @@
 """A program: ops recorded once, run many times, each run one call without Python's lock.
 
-Recording fixes addresses and shapes; what changes from step to step (how many rows, which sequences) is read from the step header and
-the tables that ops point to.
+Recording fixes addresses and shapes; what changes from step to step (how many rows, which sequences) is read from the step
+header and the tables that ops point to.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Program:
         scratch_bytes: int = 0,
     ) -> None:
         """Record one op.  keep: arrays whose addresses are in ints; they live as long as the program."""
-        assert len(ints) < OP_INTS and len(reals) <= OP_REALS, "an op's arguments outgrew its row"
+        assert len(ints) < OP_INTS, "an op's integers outgrew their row"
+        assert len(reals) <= OP_REALS, "an op's reals outgrew their row"
         self._ints.append([code, *ints] + [0] * (OP_INTS - 1 - len(ints)))
         self._reals.append([*reals] + [0.0] * (OP_REALS - len(reals)))
         self._keep.extend(keep)

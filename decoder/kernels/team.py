@@ -1,6 +1,7 @@
 """The compute team: this thread and long-lived others that run one program step together, outside Python's lock.
 
-Between steps the others sleep; within a step they meet at a barrier after every op, spinning briefly and then yielding their core.
+Between steps the others sleep; within a step they meet at a barrier after every op, spinning briefly and then yielding their
+core.
 """
 
 from __future__ import annotations
