@@ -76,8 +76,8 @@ _MAX_ALIGNMENT = 1 << 30
 def parse_header(data: Bytes, file_bytes: int | None = None) -> Header:
     """Reads the header at the start of ``data``.
 
-    data: the bytes of the file, or at least of its header.  file_bytes: the file's size when ``data`` is only its beginning; tensors are
-    checked against it, their bytes are never touched.  The result keeps no reference to ``data``.
+    data: the bytes of the file, or at least of its header.  file_bytes: the file's size when ``data`` is only its beginning;
+    tensors are checked against it, their bytes are never touched.  The result keeps no reference to ``data``.
 
     Raises NotGguf when the bytes are no GGUF v2 or v3 file, or a truncated, malformed or lying one.
     """
@@ -137,7 +137,7 @@ def _version(cursor: _Cursor) -> int:
         if start == b"vers":
             hint = "this looks like a Git LFS pointer: fetch the file itself (git lfs pull)"
         elif start in (b"lmgg", b"tjgg", b"fmgg", b"algg", b"FUGG"):
-            hint = "this is an older or big-endian ggml file: convert the model again with llama.cpp's converter"
+            hint = "this is an older or big-endian ggml file: convert the model again with a current converter"
         raise NotGguf(f"not a GGUF file: expected it to start with b'GGUF', found {start!r}; {hint}")
     cursor.position = 4
     version = cursor.integer("<I", "the version")
