@@ -2,8 +2,9 @@
 
     int8    codes (blocks, rows, block) int8, scales (blocks, rows) float32: value = scale * code,
             scale = max|x| / 127 of the block;
-            sums16 (blocks, rows, block / 32) int16: sum of codes per 32;  sums32, the same int32 times -offset (weights with
-            unsigned codes start their accumulator with it)
+            sums16 (blocks, rows, block / 32) int16: sum of codes per 32 (what the minima of weights are multiplied with);
+            sums32 (blocks, rows, block / sub) int32: sum of codes per ``sub``, times -offset (weights with unsigned codes
+            start their accumulator with it)
     bf16    codes (blocks, rows, 32) uint16, rounded to nearest even
     f32     codes (blocks, rows, 32) float32
 
@@ -22,11 +23,18 @@ from decoder.kernels.memory import Array, aligned
 
 @dataclass(frozen=True, slots=True)
 class ActivationKind:
-    """How a row is packed.  block: values per scale (int8) or per run (bf16, f32: 32).  offset: of unsigned weight codes."""
+    """How a row is packed.
+
+    block: values per scale (int8) or per run (bf16, f32: 32).  offset: of unsigned weight codes.  sub: values per entry of
+    sums32, 16 or 32.
+
+    All K-quants share one kind (256, offset 32, sub 16), so one packed row serves matrices of Q4_K, Q5_K and Q6_K.
+    """
 
     dtype: Literal["int8", "bf16", "f32"]
     block: int = 32
     offset: int = 0
+    sub: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,14 @@ def new_activations(kind: ActivationKind, width: int, capacity: int) -> Activati
     blocks = -(-width // kind.block)
     dtype = {"int8": np.int8, "bf16": np.uint16, "f32": np.float32}[kind.dtype]
     per_block = (blocks, capacity) if kind.dtype == "int8" else (0,)
-    sums = (blocks, capacity, kind.block // 32) if kind.dtype == "int8" else (0,)
+    sums16 = (blocks, capacity, kind.block // 32) if kind.dtype == "int8" else (0,)
+    sums32 = (blocks, capacity, kind.block // kind.sub) if kind.dtype == "int8" else (0,)
     return Activations(
         kind,
         width,
         capacity,
         aligned((blocks, capacity, kind.block), dtype),
         aligned(per_block, np.float32),
-        aligned(sums, np.int16),
-        aligned(sums, np.int32),
+        aligned(sums16, np.int16),
+        aligned(sums32, np.int32),
     )

@@ -47,12 +47,12 @@ def prepare(program: Program, source: Source, target: Activations | Array, *, ro
         kind, blocks = target.kind, target.blocks
         padded = 4 * blocks * kind.block
         buffers = [target.codes, target.scales, target.sums16, target.sums32]
-        row_in_block = kind.block * target.codes.itemsize
-        ints += [packing_kernel(kind, program.isa), *map(address, buffers), blocks, row_in_block, kind.block // 32, padded]
+        per_block = [kind.block * target.codes.itemsize, kind.block // 32, kind.block // kind.sub]
+        ints += [packing_kernel(kind, program.isa), *map(address, buffers), blocks, *per_block, padded]
         keep += buffers
     else:
         padded = 64 * vectors
-        ints += [0, address(target), 0, 0, 0, 0, target.strides[0], 0, padded]
+        ints += [0, address(target), 0, 0, 0, 0, target.strides[0], 0, 0, padded]
         keep.append(target)
     program.add(PREPARE, ints, (source.eps, float(source.width)), keep, scratch_bytes=padded)
 

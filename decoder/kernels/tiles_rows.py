@@ -32,7 +32,7 @@ def source_kernel(kind: str, isa: Isa) -> int:
 def packing_kernel(kind: ActivationKind, isa: Isa) -> int:
     """Address of the packing kernel of an activation kind."""
     if kind.dtype == "int8":
-        return compile_kernel(f"pack_int8_{kind.block}_{kind.offset}", 7, _pack_int8(kind), isa)
+        return compile_kernel(f"pack_int8_{kind.block}_{kind.offset}_{kind.sub}", 7, _pack_int8(kind), isa)
     return compile_kernel(f"pack_{kind.dtype}", 7, _pack_bf16 if kind.dtype == "bf16" else _pack_f32, isa)
 
 
@@ -117,16 +117,18 @@ def _pack_int8(kind: ActivationKind) -> Emit:
             inverse = _scale(e, src, vectors, e.at(scales, e.scaled(place, 4)))
             target = e.at(codes, e.scaled(place, kind.block))
             with e.loop(kind.block // 32) as part:
-                total = e.zero(V16I)
+                halves = []
                 for half in range(2):
                     x = e.load(e.at(src, e.scaled(part, 128)), V16F, half * VECTOR_BYTES)
                     code = e.b.fptosi(e.unary("rint", e.b.fmul(x, inverse)), V16I)
                     e.store(e.at(target, e.scaled(part, 32)), e.b.trunc(code, vector(I8)), half * LANES)
-                    total = e.b.add(total, code)
-                total = e.sum_lanes_int(total)
+                    halves.append(e.sum_lanes_int(code))
+                total = e.b.add(*halves)
                 index = e.b.add(e.scaled(place, kind.block // 32), part)
                 e.store(e.at(sums16, e.scaled(index, 2)), e.b.trunc(total, I16))
-                e.store(e.at(sums32, e.scaled(index, 4)), e.b.mul(total, e.const(-kind.offset, I32)))
+                for i, entry in enumerate(halves if kind.sub == LANES else [total]):
+                    offset_sum = e.b.mul(entry, e.const(-kind.offset, I32))
+                    e.store(e.at(sums32, e.scaled(index, 4 * (32 // kind.sub))), offset_sum, 4 * i)
 
     return emit
 

@@ -62,12 +62,15 @@ def test_a_gated_activation_multiplies_up(team: Team) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS, ids=lambda isa: isa.name)
-@pytest.mark.parametrize(("block", "offset", "width"), [(32, 0, 32), (32, 128, 96), (256, 0, 256), (256, 32, 576), (32, 8, 99)])
-def test_int8_packing_equals_its_definition(block: int, offset: int, width: int, isa: Isa, team: Team) -> None:
+@pytest.mark.parametrize(
+    ("block", "offset", "sub", "width"),
+    [(32, 0, 32, 32), (32, 128, 32, 96), (256, 0, 32, 256), (256, 32, 16, 576), (32, 8, 32, 99)],
+)
+def test_int8_packing_equals_its_definition(block: int, offset: int, sub: int, width: int, isa: Isa, team: Team) -> None:
     rng = np.random.default_rng(width)
     x = rows_of(rng, 9, width)
     x[3] = 0
-    target = new_activations(ActivationKind("int8", block, offset), width, 16)
+    target = new_activations(ActivationKind("int8", block, offset, sub), width, 16)
     run_op(Source("copy", x, width), target, 9, isa, team)
     blocks = target.blocks
     full = np.zeros((9, blocks * block), np.float32)
@@ -81,6 +84,7 @@ def test_int8_packing_equals_its_definition(block: int, offset: int, width: int,
     np.testing.assert_array_equal(target.scales.reshape(-1)[: peak.size].reshape(peak.shape), peak / np.float32(127))
     sums = codes.reshape(blocks, 9, block // 32, 32).astype(np.int32).sum(-1)
     np.testing.assert_array_equal(target.sums16.reshape(-1)[: sums.size].reshape(sums.shape), sums)
+    sums = codes.reshape(blocks, 9, block // sub, sub).astype(np.int32).sum(-1)
     np.testing.assert_array_equal(target.sums32.reshape(-1)[: sums.size].reshape(sums.shape), -offset * sums)
 
 
