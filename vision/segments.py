@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.engine import Prompt, Rows, Tokens
+from decoder.batch import Prompt, Rows, Tokens
 from decoder.errors import ModelError
 from decoder.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.engine import Rows, Tokens
+from decoder.batch import Rows, Tokens
 from decoder.errors import ModelError
 from decoder.files import open_file
 from decoder.tokenizer import Tokenizer
