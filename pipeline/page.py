@@ -1,0 +1,73 @@
+"""The records that a page is on its way through the pipeline: a reference, an image, a text.  Plain facts, no behaviour.
+
+Line and Box join them when outputs with coordinates do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import PageError
+
+PageStatus = Literal["ok", "truncated", "looped", "blank", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """Which page.  Content identifies it (document_hash, page); the path only says where it lies today.
+
+    document_hash: sha256 of the file, hexadecimal.  page: 0-based.
+    """
+
+    document: Path
+    document_hash: str
+    page: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageImage:
+    """One page as the model sees it: upright, on white, at its final size, so that no stage resamples it again.
+
+    pixels: (height, width, 3) uint8 RGB, contiguous; nobody writes to it.  image_hash: sha256 of size and pixels.
+    source_dpi: pixels per inch of ``pixels``, None where the file does not say.  seconds: what rendering took.
+    """
+
+    ref: PageRef
+    pixels: NDArray[np.uint8]
+    image_hash: str
+    source_dpi: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageFailure:
+    """A page that has no image, and why."""
+
+    ref: PageRef
+    error: PageError
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """What a page says, and how far to trust it.
+
+    text: Markdown, empty for blank and failed pages.  reason: empty when status is ok.
+    mean_log_prob: of the decoded tokens, None where none was decoded.
+    timings: seconds by stage; the only part that differs between two runs of the same page.
+    provenance: who made the text and from what: software version, hashes of model, settings and page image.
+    """
+
+    ref: PageRef
+    text: str
+    status: PageStatus
+    reason: str = ""
+    tokens: int = 0
+    mean_log_prob: float | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
