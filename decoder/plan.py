@@ -199,6 +199,9 @@ def _vocabulary_reasons(header: Header, facts: Facts) -> Iterable[str]:
     except NotGguf as error:
         yield str(error)
         return
+    if tokens == 0:
+        yield "expected tokens in 'tokenizer.ggml.tokens', found none; convert the model again"
+        return
     embedding = header.tensors.get(tensor_name(Role.TOKEN_EMBEDDING, -1))
     if embedding is not None and embedding.rows != tokens:
         yield f"expected as many tokens as rows of {embedding.name}, found {tokens} tokens and {embedding.rows} rows"
