@@ -52,7 +52,7 @@ class BlockCodes:
         code at most 7 and 6, so every product is exact in float32 and only the last addition rounds.
         """
         rows, width = self.codes.shape
-        signed = self.codes.astype(np.float32).reshape(rows, width // self.block, -1, self.sub_block)
+        signed = self.codes.astype(np.float32).reshape(rows, width // self.block, self.block // self.sub_block, self.sub_block)
         signed -= np.float32(self.offset)
         with np.errstate(invalid="ignore"):  # an infinite d, as in the reference: 0 * inf is NaN, not an error
             scale = self.d[:, :, None]
@@ -100,7 +100,7 @@ class QuantFormat(Format):
 
     def blocks(self, raw: Bytes) -> Bytes:
         """raw, one block a line: (rows, blocks, block_bytes) uint8."""
-        return np.ascontiguousarray(raw).reshape(raw.shape[0], -1, self.block_bytes)
+        return np.ascontiguousarray(raw).reshape(raw.shape[0], raw.shape[1] // self.block_bytes, self.block_bytes)
 
 
 def half(blocks: Bytes, at: int) -> Floats:

@@ -17,7 +17,7 @@ class Q8_0(QuantFormat):  # noqa: N801 - the format's own name
         """Integer view: w = d * (code - 128)."""
         blocks = self.blocks(raw)
         codes = blocks[:, :, 2:] ^ np.uint8(0x80)
-        return BlockCodes(codes.reshape(len(raw), -1), 8, 128, 32, 32, half(blocks, 0))
+        return BlockCodes(codes.reshape(len(raw), blocks.shape[1] * 32), 8, 128, 32, 32, half(blocks, 0))
 
 
 class _Low(QuantFormat):
@@ -36,7 +36,9 @@ class _Low(QuantFormat):
             fifth = np.unpackbits(blocks[:, :, at : at + 4], axis=2, bitorder="little")  # bit j belongs to element j
             codes |= fifth << np.uint8(4)
         m = half(blocks, 2) if self.has_m else None
-        return BlockCodes(codes.reshape(len(raw), -1), self.code_bits, self.offset, 32, 32, half(blocks, 0), m)
+        return BlockCodes(
+            codes.reshape(len(raw), blocks.shape[1] * 32), self.code_bits, self.offset, 32, 32, half(blocks, 0), m
+        )
 
 
 class Q4_0(_Low):  # noqa: N801

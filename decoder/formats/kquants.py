@@ -29,7 +29,7 @@ class _ScaleMin(QuantFormat):
             codes |= bits.transpose(0, 1, 3, 2) << _4
         scales, mins = _scales_and_mins(blocks[:, :, 4:16])
         return BlockCodes(
-            codes=codes.reshape(rows, -1),
+            codes=codes.reshape(rows, count * 256),
             code_bits=self.code_bits,
             offset=0,
             block=256,
@@ -70,7 +70,7 @@ class Q6_K(QuantFormat):  # noqa: N801
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
         codes |= ((pairs >> shifts) & np.uint8(3)) << _4
         return BlockCodes(
-            codes=codes.reshape(rows, -1),
+            codes=codes.reshape(rows, count * 256),
             code_bits=6,
             offset=32,
             block=256,
