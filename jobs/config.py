@@ -78,7 +78,8 @@ class OutputSection(Section):
 class RenderSection(Section):
     """Documents to page images, in child processes."""
 
-    max_dpi: float = Field(default=400.0, gt=0.0, le=2400.0)
+    max_dpi: float = Field(default=200.0, gt=0.0, le=2400.0)
+    max_pixels: int = Field(default=200_000_000, ge=1)
     workers: int = Field(default=2, ge=1, le=256)
     ahead: int = Field(default=4, ge=1, le=1024)
     timeout_seconds: float = Field(default=60.0, gt=0.0)

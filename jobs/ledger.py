@@ -47,7 +47,7 @@ class Outcome:
     status: str
     reason: str = ""
     tokens: int = 0
-    mean_log_prob: float = 0.0
+    mean_log_prob: float | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ FIRST = (
         status text,
         reason text not null default '',
         tokens integer not null default 0,
-        mean_log_prob real not null default 0,
+        mean_log_prob real,
         finished_at real,
         unique(document_hash, model_hash, settings_hash, page)
     ) strict""",

@@ -1,0 +1,42 @@
+"""Which pair of GGUF files a job uses: the configured one, or the sample model that comes with Pagemill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.config import ModelSection
+from jobs.errors import ConfigError
+
+_HERE = Path(__file__).resolve().parent
+SAMPLE_FOLDERS = (_HERE / "sample_model", _HERE.parent / "samples" / "model")  # in a wheel, in a source tree
+
+REAL_MODEL_ADVICE = (
+    "for real documents get a LightOnOCR model in GGUF form (text model and mmproj) and name the two files in a job file "
+    "under model.text and model.mmproj"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A text model and its vision encoder.  embedded: it is the small sample model."""
+
+    text: Path
+    mmproj: Path
+    embedded: bool = False
+
+
+def find_model(section: ModelSection) -> ModelFiles:
+    """The files of a job.  Raises ConfigError when only one is named, or neither and the sample model is not there."""
+    if section.text and section.mmproj:
+        return ModelFiles(Path(section.text), Path(section.mmproj))
+    if section.text or section.mmproj:
+        missing = "mmproj" if section.text else "text"
+        raise ConfigError(
+            [f"model.{missing}: expected both model.text and model.mmproj or neither, found one; name the other too"]
+        )
+    for folder in SAMPLE_FOLDERS:
+        texts, mmprojs = sorted(folder.glob("text*.gguf")), sorted(folder.glob("mmproj*.gguf"))
+        if texts and mmprojs:
+            return ModelFiles(texts[-1], mmprojs[-1], embedded=True)  # text-q8_0 rather than text-f16
+    raise ConfigError([f"model: found no sample model beside this installation; {REAL_MODEL_ADVICE}"])

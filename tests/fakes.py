@@ -1,0 +1,134 @@
+"""Stand-ins for the parts of a run: a reader that echoes, a source without children, a store in memory, a full disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobs.discover import Document
+from jobs.errors import OutputError
+from jobs.ledger import Work
+from pipeline.errors import Crashed, PageError
+from pipeline.page import PageFailure, PageImage, PageRef, PageText
+
+PROVENANCE = {"software": "test", "model": "m", "settings": "s"}
+
+
+class Killed(BaseException):
+    """Ends a run as kill -9 does: nobody catches it."""
+
+
+def fake_image(ref: PageRef) -> PageImage:
+    """A small image whose first pixel is the page number."""
+    pixels = np.full((2, 2, 3), ref.page % 256, np.uint8)
+    return PageImage(ref, pixels, hashlib.sha256(pixels.tobytes()).hexdigest(), 72.0, 0.0)
+
+
+@dataclass
+class FakeSource:
+    """Images of ``refs``, ``ahead`` of them taken at once.  errors: what pages fail with, each time or the first times."""
+
+    refs: Iterator[PageRef]
+    errors: dict[int, list[PageError]] = field(default_factory=dict)
+    ahead: int = 3
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._waiting: deque[PageRef] = deque()
+        self._exhausted = False
+
+    @property
+    def done(self) -> bool:
+        return self._exhausted and not self._waiting
+
+    def poll(self, timeout: float | None = 0.0) -> PageImage | PageFailure | None:
+        while len(self._waiting) < self.ahead and not self._exhausted:
+            ref = next(self.refs, None)
+            if ref is None:
+                self._exhausted = True
+            else:
+                self._waiting.append(ref)
+        if not self._waiting:
+            return None
+        ref = self._waiting.popleft()
+        errors = self.errors.get(ref.page)
+        return PageFailure(ref, errors.pop(0)) if errors else fake_image(ref)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class EchoReader:
+    """Answers with what it sees: the page number and the image's hash.  Later pages may end before earlier ones.
+
+    statuses: page -> status other than ok.  seen: pages in the order of submission.
+    """
+
+    def __init__(self, slots: int = 4, statuses: Mapping[int, str] | None = None) -> None:
+        self.slots, self.statuses = slots, dict(statuses or {})
+        self.seen: list[int] = []
+        self.most_at_once = 0
+        self._running: dict[PageRef, tuple[int, PageImage]] = {}
+
+    @property
+    def free_slots(self) -> int:
+        return self.slots - len(self._running)
+
+    def submit(self, image: PageImage) -> None:
+        assert self.free_slots > 0
+        self.seen.append(image.ref.page)
+        steps = 1 + int(image.image_hash[:2], 16) % 3
+        self._running[image.ref] = (steps, image)
+        self.most_at_once = max(self.most_at_once, len(self._running))
+
+    def step(self) -> list[PageText]:
+        ended = []
+        for ref, (steps, image) in list(self._running.items()):
+            self._running[ref] = (steps - 1, image)
+            if steps == 1:
+                del self._running[ref]
+                ended.append(self._answer(image))
+        return ended
+
+    def _answer(self, image: PageImage) -> PageText:
+        status = self.statuses.get(image.ref.page, "ok")
+        text = f"page {image.ref.page + 1} of {image.ref.document_hash[:8]} looks like {image.image_hash[:16]}"
+        provenance = {**PROVENANCE, "image": image.image_hash}
+        return PageText(image.ref, text, status, "" if status == "ok" else "as told", 5, -0.25, {}, provenance)  # type: ignore[arg-type]
+
+
+@dataclass
+class MemoryStore:
+    """Records in memory.  space: pages until the disk is full."""
+
+    space: int = 1 << 30
+    texts: dict[tuple[str, int], PageText] = field(default_factory=dict)
+    writes: list[int] = field(default_factory=list)
+
+    def write(self, text: PageText) -> None:
+        if len(self.writes) >= self.space:
+            raise OutputError("expected room for a page, found the disk full")
+        self.writes.append(text.ref.page)
+        self.texts[text.ref.document_hash, text.ref.page] = text
+
+    def has(self, ref: PageRef) -> bool:
+        return (ref.document_hash, ref.page) in self.texts
+
+
+@dataclass
+class FakeOutputs:
+    """Notes which documents were settled, and when."""
+
+    settled: list[str] = field(default_factory=list)
+
+    def settle(self, document: Document, work: Work) -> None:
+        self.settled.append(document.found.path.name)
+
+
+def crashes(times: int) -> list[PageError]:
+    """Errors for a page whose rendering crashes so often."""
+    return [Crashed("renderer died by SIGSEGV") for _ in range(times)]

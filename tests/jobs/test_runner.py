@@ -1,0 +1,259 @@
+"""The runner, driven step by step with fakes and a clock of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+
+import pytest
+
+from jobs.discover import Document, Found
+from jobs.errors import OutputError
+from jobs.ledger import Ledger
+from jobs.owner import this_process
+from jobs.runner import WHOLE_DOCUMENT, Rules, Runner, Stages
+from pipeline.errors import PageError, Unreadable
+from pipeline.page import PageImage, PageRef
+from tests.fakes import PROVENANCE, EchoReader, FakeOutputs, FakeSource, Killed, MemoryStore, crashes
+
+
+def document(name: str, pages: int, content: str | None = None, error: PageError | None = None) -> Document:
+    return Document(Found(Path("/in", name), PurePath(name)), content or name, pages, error)
+
+
+class Bench:
+    """A job of fakes that can be run again and again, as a new process would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.documents = [document("a", 5), document("b", 1), document("c", 7)]
+        self.store, self.outputs, self.reader = MemoryStore(), FakeOutputs(), EchoReader()
+        self.errors: dict[int, list[PageError]] = {}
+        self.sources: list[FakeSource] = []
+        self.ledgers: list[Ledger] = []
+        self.rules = Rules("m", "s", attempts=2, lease_seconds=100.0, retry_failed=False, provenance=PROVENANCE)
+
+    def runner(self, worker: str = "me", now: float = 0.0) -> Runner:
+        ledger = Ledger(self.folder / "ledger.sqlite3", dataclasses.replace(this_process(), worker=worker))
+        self.ledgers.append(ledger)
+        runner = Runner(self.documents, ledger, Stages(self.open_source, self.reader, self.store, self.outputs), self.rules)
+        runner.start(now)
+        return runner
+
+    def open_source(self, refs: Iterator[PageRef]) -> FakeSource:
+        self.sources.append(FakeSource(refs, self.errors))
+        return self.sources[-1]
+
+    def run(self, now: float = 0.0, worker: str = "me") -> Runner:
+        runner = self.runner(worker, now)
+        drive(runner, now)
+        return runner
+
+    def statuses(self, runner: Runner) -> dict[tuple[str, int], str]:
+        return {(work.document_hash, work.page): outcome.status for work, outcome in runner.outcomes().items()}
+
+
+def drive(runner: Runner, now: float = 0.0, steps: int = 1000) -> float:
+    """Step until the job is done, a second a step; returns the time after it."""
+    for _ in range(steps):
+        if not runner.step(now):
+            return now
+        now += 1
+    raise AssertionError(f"not done after {steps} steps")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    for ledger in bench.ledgers:
+        ledger.close()
+
+
+def test_every_page_is_read_once_and_ends(bench: Bench) -> None:
+    runner = bench.run()
+    assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
+    assert list(bench.statuses(runner)) == [("a", page) for page in range(5)] + [("b", 0)] + [("c", page) for page in range(7)]
+    assert set(bench.statuses(runner).values()) == {"ok"}
+    assert all(source.closed for source in bench.sources)
+
+
+def test_batch_is_kept_full_across_documents(bench: Bench) -> None:
+    bench.documents = [document(f"d{index}", 1) for index in range(12)]
+    bench.run()
+    assert bench.reader.most_at_once == bench.reader.slots
+
+
+def test_pages_are_submitted_in_order(bench: Bench) -> None:
+    bench.run()
+    assert bench.reader.seen == [*range(5), 0, *range(7)]
+
+
+def test_outputs_are_settled_when_a_document_is_complete_and_not_before(bench: Bench) -> None:
+    bench.documents = [document("a", 9)]
+    runner = bench.runner()
+    now = 0.0
+    while runner.step(now):
+        assert bool(bench.outputs.settled) == (len(bench.store.writes) == 9)
+        now += 1
+    assert set(bench.outputs.settled) == {"a"}
+
+
+def test_second_run_does_only_what_is_missing(bench: Bench) -> None:
+    bench.run()
+    bench.documents.append(document("d", 2))
+    bench.store.writes.clear()
+    runner = bench.run()
+    assert bench.store.writes == [0, 1]
+    assert (runner.snapshot(0).skipped, runner.snapshot(0).done, runner.snapshot(0).left) == (13, 2, 0)
+
+
+def test_interrupted_run_gives_its_pages_back(bench: Bench) -> None:
+    runner = bench.runner()
+    for now in range(3):
+        runner.step(now)
+    assert runner.release(3) > 0
+    assert bench.sources[-1].closed
+    bench.reader = EchoReader()
+    again = bench.run(now=4, worker="another")
+    assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
+    assert len(bench.statuses(again)) == 13
+
+
+def test_document_that_does_not_open_is_one_failed_page_among_good_ones(bench: Bench) -> None:
+    bench.documents.insert(1, document("bad", 1, error=Unreadable("not a document")))
+    runner = bench.run()
+    assert Counter(bench.statuses(runner).values()) == Counter(ok=13, failed=1)
+    assert bench.store.texts["bad", 0].reason == "not a document"
+    assert runner.snapshot(0).failed == 1
+    (whole,) = [work for work in runner.outcomes() if work.settings_hash == WHOLE_DOCUMENT]
+    assert whole.document_hash == "bad"
+
+
+def test_document_that_opens_at_last_is_read_without_asking_for_a_retry(bench: Bench) -> None:
+    bench.documents = [document("x", 1, error=Unreadable("needs a password"))]
+    bench.run()
+    bench.documents = [document("x", 3)]
+    assert bench.statuses(bench.run()) == {("x", page): "ok" for page in range(3)}
+
+
+def test_failed_page_fails_alone_and_stays_failed_until_asked_for(bench: Bench) -> None:
+    bench.documents = [document("a", 4)]
+    bench.errors = {2: [Unreadable("page 3 cannot be loaded")]}
+    expected = {("a", 0): "ok", ("a", 1): "ok", ("a", 2): "failed", ("a", 3): "ok"}
+    assert bench.statuses(bench.run()) == expected
+    assert bench.statuses(bench.run()) == expected
+    bench.rules = dataclasses.replace(bench.rules, retry_failed=True)
+    assert set(bench.statuses(bench.run()).values()) == {"ok"}
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "ok"), (2, "failed")])
+def test_crashed_page_is_tried_again_as_often_as_allowed(bench: Bench, times: int, status: str) -> None:
+    bench.documents = [document("a", 9)]
+    bench.errors = {4: crashes(times)}
+    assert bench.statuses(bench.run())["a", 4] == status
+
+
+def test_page_that_breaks_the_reader_fails_alone_and_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def submit(image: PageImage, submit: Callable[[PageImage], None] = bench.reader.submit) -> None:
+        if image.ref.page == 3:
+            raise ValueError("a bug")
+        submit(image)
+
+    bench.reader.submit = submit  # type: ignore[method-assign]
+    bench.documents = [document("a", 5)]
+    with caplog.at_level(logging.ERROR, "pagemill"):
+        statuses = bench.statuses(bench.run())
+    assert Counter(statuses.values()) == Counter(ok=4, failed=1)
+    assert "ValueError: a bug" in bench.store.texts["a", 3].reason
+    assert caplog.records[0].exc_info
+
+
+def test_statuses_of_the_reader_are_kept(bench: Bench) -> None:
+    bench.documents = [document("a", 4)]
+    bench.reader = EchoReader(statuses={0: "looped", 1: "truncated", 2: "blank"})
+    assert list(bench.statuses(bench.run()).values()) == ["looped", "truncated", "blank", "ok"]
+
+
+def test_two_names_of_one_content_are_read_once_and_written_twice(bench: Bench) -> None:
+    bench.documents = [document("a", 3, "same"), document("copy of a", 3, "same")]
+    bench.run()
+    assert sorted(bench.store.writes) == [0, 1, 2]
+    assert set(bench.outputs.settled) == {"a", "copy of a"}
+
+
+def test_record_that_has_gone_is_made_again(bench: Bench) -> None:
+    bench.run()
+    bench.store.writes.clear()
+    del bench.store.texts["c", 4]
+    bench.run()
+    assert bench.store.writes == [4]
+
+
+def test_full_disk_ends_the_run_and_loses_nothing(bench: Bench) -> None:
+    bench.store.space = 6
+    runner = bench.runner()
+    with pytest.raises(OutputError, match="disk full"):
+        drive(runner)
+    runner.release(1)
+    assert len(bench.statuses(runner)) == 6
+    bench.store.space, bench.reader = 1 << 30, EchoReader()
+    assert len(bench.statuses(bench.run(now=2))) == 13
+    assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
+
+
+def test_page_of_a_killed_run_is_done_once_its_lease_ends(bench: Bench) -> None:
+    runner = bench.runner("killed")
+    runner.step(0)
+    bench.reader = EchoReader()
+    later = bench.runner("later", now=1)
+    now = 1.0
+    while not later.waits_for_others or now < 20:
+        assert later.step(now)
+        now += 1
+    assert drive(later, now) >= 100.0
+    assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
+
+
+def test_two_runners_share_a_job_without_doing_a_page_twice(bench: Bench) -> None:
+    first, second = bench.runner("first"), bench.runner("second")
+    second._stages = dataclasses.replace(second._stages, reader=EchoReader())
+    now, running = 0.0, True
+    while running:
+        running = any([first.step(now), second.step(now)])
+        now += 1
+    assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
+    assert first.snapshot(now).done
+    assert second.snapshot(now).done
+
+
+@pytest.mark.parametrize("moment", ["before the write", "after the write", "before the outputs"])
+def test_run_killed_at_a_named_moment_leaves_nothing_undone(bench: Bench, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = bench.runner("killed")
+    write, settle = bench.store.write, bench.outputs.settle
+
+    def killing_write(text: object) -> None:
+        if len(bench.store.writes) == 4 and moment == "before the write":
+            raise Killed
+        write(text)  # type: ignore[arg-type]
+        if len(bench.store.writes) == 4 and moment == "after the write":
+            raise Killed
+
+    def killing_settle(*arguments: object) -> None:
+        if moment == "before the outputs":
+            raise Killed
+        settle(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench.store, "write", killing_write)
+    monkeypatch.setattr(bench.outputs, "settle", killing_settle)
+    with pytest.raises(Killed):
+        drive(runner)
+    monkeypatch.undo()
+    bench.reader = EchoReader()
+    again = bench.run(now=1000, worker="another")
+    assert set(bench.statuses(again).values()) == {"ok"}
+    assert len(bench.store.texts) == 13
+    assert set(bench.outputs.settled) == {"a", "b", "c"}
