@@ -77,7 +77,7 @@ class Sampler:
         return chosen, float(logits[chosen]) - log_total
 
     def _draw(self, logits: Logits) -> int:
-        ids = _survivors(logits, self._sampling)
+        ids = survivors(logits, self._sampling)
         kept = logits if ids is None else logits[ids]
         bounds = np.cumsum(_weights(kept, kept.max(), self._sampling.temperature), dtype=np.float64)
         place = int(np.searchsorted(bounds, self._random.random() * bounds[-1], side="right"))
@@ -104,7 +104,7 @@ class Sampler:
         return changed
 
 
-def _survivors(logits: Logits, sampling: Sampling) -> Ids | None:
+def survivors(logits: Logits, sampling: Sampling) -> Ids | None:
     """Ids that top-k, top-p and min-p leave; None is all.  Of equal logits the lowest ids are kept."""
     ids: Ids | None = None
     if 0 < sampling.top_k < len(logits):
@@ -140,11 +140,14 @@ def _nearest(logits: Logits) -> Iterator[Ids]:
 
 
 def _best_first(logits: Logits, ids: Ids) -> Ids:
-    """The ids by falling logit, at equal logits in their own order."""
-    return ids[np.argsort(-logits[ids], kind="stable")]
+    """The ids by falling logit, of equal logits the lowest id first: one sort of integers that hold both, which is fast."""
+    falling = (np.float32(0) - logits[ids]).view(np.int32)  # 0 - x rather than -x, so that no zero is negative
+    ordered = (falling ^ ((falling >> 31) | np.int32(-(1 << 31)))).view(np.uint32)  # float order as unsigned order
+    keys = np.sort((ordered.astype(np.uint64) << np.uint64(32)) | ids.astype(np.uint64))
+    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
 
 
 def _weights(logits: Logits, top: np.float32, temperature: float = 1.0) -> Logits:
     """Probabilities over the temperature up to a factor; top: the largest logit of all that are compared."""
     with np.errstate(over="ignore"):  # at a temperature near zero all but the best go to exp(-inf)
-        return np.exp((logits - top) / np.float32(temperature), dtype=np.float32)
+        return np.asarray(np.exp((logits - top) / np.float32(temperature)), np.float32)

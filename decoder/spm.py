@@ -7,7 +7,7 @@ neighbours that make a piece, at equal scores the leftmost": characters outside 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from decoder.errors import Refused
@@ -28,7 +28,7 @@ class ScoredPieces:
         self._vocabulary = vocabulary
         self._scores = scores
         self._byte_ids = _byte_ids(vocabulary)
-        self._cut = _cut_pattern(vocabulary)
+        self._cut = cut_pattern(vocabulary.texts)
         self._words: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, *, after_special: bool) -> list[int]:
@@ -95,9 +95,9 @@ def merge(word: str, ids: dict[str, int], scores: Sequence[float]) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def _cut_pattern(vocabulary: Vocabulary) -> re.Pattern[str]:
+def cut_pattern(texts: Iterable[str]) -> re.Pattern[str]:
     """Where a text can be cut before merging: before a space whose left neighbour no piece holds before a space."""
-    joined = set(re.findall(f"([^{SPACE}\0]){SPACE}", "\0".join(vocabulary.texts)))
+    joined = set(re.findall(f"([^{SPACE}\0]){SPACE}", "\0".join(texts)))
     kept = "".join(re.escape(letter) for letter in sorted(joined))
     return re.compile(f"(?<=[^{SPACE}{kept}])(?={SPACE})")
 

