@@ -16,18 +16,14 @@ from decoder.errors import NotGguf, Refused
 from decoder.facts import Facts
 from decoder.formats import FORMATS, QuantFormat
 from decoder.gguf import Header, TensorInfo
+from decoder.kernels.layouts import LAYOUTS
+from decoder.kv_codec import CODECS
 from decoder.shapes import shape_reasons
 from decoder.spec import ModelSpec, Role
 
 Slot = tuple[Role, int]  # the layer is -1 for roles that occur once
 
-# KV cache: (elements a block, bytes a block)
-KV_CACHES: Final[Mapping[str, tuple[int, int]]] = {
-    "f32": (1, 4),
-    "f16": (1, 2),
-    "q8_0": (FORMATS["Q8_0"].block, FORMATS["Q8_0"].block_bytes),
-}
-PANEL_ROWS: Final = 16  # matrices are padded to whole groups of this many rows
+KV_CACHES: Final = ("f32", "f16", "q8_0")
 _DENSE: Final = frozenset({Role.FFN_GATE, Role.FFN_UP, Role.FFN_DOWN})
 _EXPERTS: Final = frozenset({Role.EXPERT_ROUTER, Role.EXPERT_GATE, Role.EXPERT_UP, Role.EXPERT_DOWN})
 _NAMED: Final = 3  # how many tensors a reason names before it counts the rest
@@ -38,8 +34,8 @@ class Plan:
     """A file that the engine can run.
 
     tensors, biases: where each role's weight and bias lie; no (OUTPUT, -1) when the output is tied to the embedding.
-    resident_bytes: weights as they lie in memory: matrices in panels of 16 rows, norms and biases in float32.  An embedding
-    that is not also the output stays in the mapped file, row by row, and is not counted.
+    resident_bytes: weights as they lie in memory: matrices in panels, norms and biases in float32.  The embedding's rows are
+    looked up in the mapped file and not counted, unless it is also the output.
     cached_token_bytes: keys and values of one token in all layers.
     """
 
@@ -81,16 +77,16 @@ class Plan:
         ]
 
 
-def plan(header: Header, *, kv_cache: str = "f16", exact: bool = False) -> Plan:
+def plan(header: Header, *, kv_cache: str = "f16", exact: bool = False, name: str = "this model") -> Plan:
     """Accepts a file or refuses it.
 
-    kv_cache: "f32", "f16" or "q8_0".  exact: weights are held as float32, four bytes each.
+    kv_cache: "f32", "f16" or "q8_0".  exact: weights are held as float32, four bytes each.  name: for the refusal.
     Raises Refused with every reason: what was expected, what was found.
     """
     reasons = [*_whole_reasons(header), *_format_reasons(header)]
     architecture = _architecture(header, reasons)
     if architecture is None:
-        raise Refused("this model cannot run", reasons)
+        raise Refused(f"{name} cannot run", reasons)
     facts = Facts(header, header.text("general.architecture"))
     spec = architecture.read(facts)
     tensors, biases = _assign(header, architecture, spec, None if "block_count" in facts.bad else spec.layers, reasons)
@@ -100,11 +96,11 @@ def plan(header: Header, *, kv_cache: str = "f16", exact: bool = False) -> Plan:
     reasons += _vocabulary_reasons(header, facts)
     reasons += facts.reasons
     if reasons:
-        raise Refused("this model cannot run", reasons)
-    resident = sum(_resident_bytes(role, info, (Role.OUTPUT, -1) not in tensors, exact) for (role, _), info in tensors.items())
+        raise Refused(f"{name} cannot run", reasons)
+    tied = (Role.OUTPUT, -1) not in tensors
+    resident = sum(_resident_bytes(role, info, tied, exact) for (role, _), info in tensors.items())
     resident += sum(4 * info.shape[0] for info in biases.values())
-    block, block_bytes = KV_CACHES[kv_cache]
-    cached = sum(2 * each.kv_heads * (each.head_dim // block) * block_bytes for each in spec.attention)
+    cached = sum(CODECS[kv_cache].position_bytes(each.kv_heads, each.head_dim) for each in spec.attention)
     return Plan(spec, MappingProxyType(tensors), MappingProxyType(biases), resident, cached, kv_cache, exact)
 
 
@@ -215,10 +211,11 @@ def _cache_reasons(spec: ModelSpec, kv_cache: str) -> Iterable[str]:
     if kv_cache not in KV_CACHES:
         yield f"kv cache: expected one of {', '.join(KV_CACHES)}, found {kv_cache!r}"
         return
-    block, _ = KV_CACHES[kv_cache]
     for head_dim in sorted({each.head_dim for each in spec.attention}):
-        if head_dim % block:
-            yield f"kv cache {kv_cache} needs heads in multiples of {block}, the file has {head_dim}: use kv_cache: f16"
+        refusal = CODECS[kv_cache].refusal(head_dim)
+        if refusal is not None:
+            other = kv_cache != "f16" and CODECS["f16"].refusal(head_dim) is None
+            yield refusal + (": use kv_cache: f16" if other else "")
 
 
 def _resident_bytes(role: Role, info: TensorInfo, tied: bool, exact: bool) -> int:
@@ -227,8 +224,8 @@ def _resident_bytes(role: Role, info: TensorInfo, tied: bool, exact: bool) -> in
         return 4 * info.shape[0]
     if role is Role.TOKEN_EMBEDDING and not tied:
         return 0
-    rows = -(-info.rows // PANEL_ROWS) * PANEL_ROWS
-    return rows * (4 * info.shape[0] if exact else FORMATS[info.type_name].row_bytes(info.shape[0]))
+    layout = LAYOUTS["F32" if exact else info.type_name]
+    return -(-info.rows // layout.group_rows) * layout.group_bytes(info.shape[0])
 
 
 def _names(names: list[str]) -> str:
