@@ -1,0 +1,26 @@
+"""Plain text, UTF-8.  Pages are separated by a form feed; a blank or failed page is an empty one, so pages can be counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.page import PageText
+from pipeline.postprocess import to_plain_text
+
+PAGE_SEPARATOR = "\f"
+
+
+class TextSink:
+    """``.txt``: n pages, n - 1 form feeds; every page that has text ends with a newline."""
+
+    suffix = ".txt"
+
+    def render(self, document: str, pages: Sequence[PageText]) -> bytes:
+        """The pages' text without Markdown."""
+        return PAGE_SEPARATOR.join(_ended(to_plain_text(page.text)) for page in pages).encode("utf-8", "replace")
+
+
+def _ended(text: str) -> str:
+    """The text with its last newline, without any page separator of its own."""
+    text = text.replace(PAGE_SEPARATOR, "")
+    return text + "\n" if text else ""
