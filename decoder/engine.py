@@ -17,6 +17,7 @@ from decoder.batch import Event, Finish, Request, Segment
 from decoder.errors import ContextFull, ModelError
 from decoder.kernels.team import Team
 from decoder.kv_cache import KvCache
+from decoder.kv_codec import codec_named
 from decoder.model import Model
 from decoder.sampler import Sampler
 from decoder.scheduler import Scheduler, Sequence
@@ -48,7 +49,7 @@ class Engine:
                 raise ModelError(f"{name} should be 1 or more, found {value}")
         self.model, self.context = model, context
         self._team = Team(threads)
-        self._cache = KvCache(model.spec, kv_cache, slots, context)
+        self._cache = KvCache(model.spec, codec_named(kv_cache), slots, context)
         self._forward = _forward(model, self._cache, self._team, rows=slots + chunk, outputs=slots)
         self._scheduler = Scheduler(slots, chunk)
         self._sequences: dict[int, Sequence] = {}
@@ -153,7 +154,7 @@ def logits(
     decode_from: positions from here on are fed one at a time, as decoding does; None reads all as a prompt.
     """
     team = Team(threads)
-    cache = KvCache(model.spec, kv_cache, 1, len(tokens))
+    cache = KvCache(model.spec, codec_named(kv_cache), 1, len(tokens))
     forward = _forward(model, cache, team, rows=LOGITS_ROWS, outputs=LOGITS_ROWS)
     split = len(tokens) if decode_from is None else decode_from
     out = np.empty((len(tokens), model.spec.vocab), np.float32)

@@ -61,5 +61,5 @@ def open_model(path: str | Path, *, kv_cache: str = "f16", exact: bool = False, 
     cpu: a CPU variant's name, or auto.  Raises NotGguf, Refused (every reason) or ModelError.
     """
     header, data = open_file(path)
-    accepted = plan(header, kv_cache=kv_cache, exact=exact)
+    accepted = plan(header, kv_cache=kv_cache, exact=exact, name=str(path))
     return Model(Path(path), header, accepted, load(accepted, data), named(cpu))
