@@ -1,0 +1,145 @@
+"""What attention does between its products, a packed row at a time: online softmax, packing, finishing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from decoder.kernels.emit import F16, F32, I16, I32, V16F, V16I, Emitter, Value, vector
+from decoder.kernels.tiles_attention import STATS_MAXIMUM, STATS_RESCALE, STATS_SUM
+
+LOWEST = -3.0e38
+"""The score of a key that is not seen, and a row's maximum before its first key: finite, so that differences are not NaN."""
+
+_ROUNDS_TO_INTEGER = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+_SMALLEST_EXPONENT = -126.0
+_EXP2 = (1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.001326472731307149)
+"""Minimax on [-0.5, 0.5], exact at 0; relative error 1.1e-7."""
+
+Precision = Literal["f32", "bf16"]
+
+
+def exp2(e: Emitter, x: Value) -> Value:
+    """2^x for x <= 0, lanes of float32; 2^-126 below that.  exp2(0) is 1."""
+    b, kind = e.b, x.type
+    integers = vector(I32, kind.count)
+    x = e.maximum(x, e.const(_SMALLEST_EXPONENT, kind))
+    rounded = b.fadd(x, e.const(_ROUNDS_TO_INTEGER, kind))
+    fraction = b.fsub(x, b.fsub(rounded, e.const(_ROUNDS_TO_INTEGER, kind)))
+    power = e.const(_EXP2[-1], kind)
+    for coefficient in _EXP2[-2::-1]:
+        power = e.fma(power, fraction, e.const(coefficient, kind))
+    exponent = b.shl(e.bits(rounded, integers), e.const(23, integers))
+    return e.bits(b.add(e.bits(power, integers), exponent), kind)
+
+
+def to_bf16(e: Emitter, x: Value) -> Value:
+    """float32 lanes to bf16 bits in the low halves of int32 lanes, to nearest even; finite x."""
+    b, kind = e.b, vector(I32, x.type.count)
+    bits = e.bits(x, kind)
+    odd = b.and_(b.lshr(bits, e.const(16, kind)), e.const(1, kind))
+    return b.lshr(b.add(bits, b.add(odd, e.const(0x7FFF, kind))), e.const(16, kind))
+
+
+def interleaved_bf16(e: Emitter, first: Value, second: Value) -> Value:
+    """(first[0], second[0], first[1], second[1], ...) as bf16, in int32 lanes."""
+    return e.b.or_(to_bf16(e, first), e.b.shl(to_bf16(e, second), e.const(16, V16I)))
+
+
+def emit_softmax(
+    precision: Precision, masked: bool, e: Emitter, row: Value, stride: Value, chunks: Value, begin: Value, end: Value, stats: Value,
+    scale: Value,
+) -> None:  # fmt: skip
+    """A row of scores becomes probabilities of this block, in place; its record is updated.
+
+    row, stride: chunk c of 16 scores is at row + c * stride.  chunks: even, 16 where not masked.  begin, end: keys begin..end-1 of the
+    block are seen, the others get exactly zero.  In bf16 two chunks of scores become one of probabilities, where the first was.
+    scale: address of the float32 scale * log2(e).
+    """
+    b = e.b
+    pairs, pair_stride = b.lshr(chunks, e.const(1)), e.scaled(stride, 2)
+    begins, ends = e.splat(b.trunc(begin, I32)), e.splat(b.trunc(end, I32))
+
+    def seen(pair: Value, half: int) -> Value:
+        key = b.add(e.lanes(16 * half), e.splat(b.trunc(b.shl(pair, e.const(5)), I32)))
+        return b.and_(b.icmp_signed(">=", key, begins), b.icmp_signed("<", key, ends))
+
+    def scores(pair: Value, half: int) -> Value:
+        found = e.load(e.at(row, b.mul(pair, pair_stride), stride if half else 0), V16F)
+        return b.select(seen(pair, half), found, e.const(LOWEST, V16F)) if masked else found
+
+    largest = [e.variable(e.const(LOWEST, V16F)) for _ in range(2)]
+    with e.loop(pairs) as pair:
+        for half, slot in enumerate(largest):
+            e.set(slot, e.maximum(scores(pair, half), e.get(slot)))
+    log2e = e.load(scale, F32)
+    before = e.load(stats, F32, STATS_MAXIMUM)
+    now = e.maximum(b.fmul(e.max_lanes(e.maximum(e.get(largest[0]), e.get(largest[1]))), log2e), before)
+    factor, shift = e.splat(log2e), e.splat(b.fneg(now))
+    sums = [e.variable(e.zero(V16F)) for _ in range(2)]
+    with e.loop(pairs) as pair:
+        powers = []
+        for half, slot in enumerate(sums):
+            power = exp2(e, e.fma(scores(pair, half), factor, shift))
+            powers.append(b.select(seen(pair, half), power, e.zero(V16F)) if masked else power)
+            e.set(slot, b.fadd(e.get(slot), powers[-1]))
+        _store_pair(e, precision, e.at(row, b.mul(pair, pair_stride)), stride, powers)
+    rescale = b.extract_element(exp2(e, e.splat(b.fsub(before, now))), e.const(0, I32))
+    total = e.sum_lanes(b.fadd(e.get(sums[0]), e.get(sums[1])))
+    e.store(stats, now, STATS_MAXIMUM)
+    e.store(stats, rescale, STATS_RESCALE)
+    e.store(stats, e.fma(e.load(stats, F32, STATS_SUM), rescale, total), STATS_SUM)
+
+
+def _store_pair(e: Emitter, precision: Precision, target: Value, stride: Value, powers: list[Value]) -> None:
+    if precision == "f32":
+        e.store(target, powers[0])
+        e.store(e.at(target, stride), powers[1])
+        return
+    halves = [e.b.trunc(to_bf16(e, power), vector(I16)) for power in powers]
+    e.store(target, e.shuffle(halves[0], halves[1], range(32)))
+
+
+def emit_pack(precision: Precision, e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
+    """Copy a row of queries, 16 dimensions a chunk, into packed rows."""
+    with e.loop(chunks) as chunk:
+        lanes = e.load(e.at(row, e.scaled(chunk, 64)), V16F)
+        target = e.at(packed, e.b.mul(chunk, stride))
+        e.store(target, lanes if precision == "f32" else e.b.trunc(to_bf16(e, lanes), vector(I16)))
+
+
+def emit_clear(e: Emitter, out: Value, vectors: Value, stats: Value, rows: Value) -> None:
+    """Rows before their first key: no output, no sum, the lowest maximum."""
+    with e.loop(vectors) as index:
+        e.store(e.at(out, e.scaled(index, 64)), e.zero(V16F))
+    record = [e.const(value, F32) for value in (LOWEST, 0.0, 0.0, 0.0)]
+    with e.loop(rows) as index:
+        for lane, value in enumerate(record):
+            e.store(e.at(stats, e.scaled(index, 16)), value, 4 * lane)
+
+
+def emit_finish(e: Emitter, row: Value, out: Value, vectors: Value, stats: Value) -> None:
+    """out = row / its sum of probabilities."""
+    inverse = e.splat(e.b.fdiv(e.const(1.0, F32), e.load(stats, F32, STATS_SUM)))
+    with e.loop(vectors) as index:
+        at = e.scaled(index, 64)
+        e.store(e.at(out, at), e.b.fmul(e.load(e.at(row, at), V16F), inverse))
+
+
+def emit_pairs(
+    stored: Literal["f32", "f16"], e: Emitter, source: Value, second: Value, count: Value, step: Value, outer: Value, outer_step: Value,
+    target: Value,
+) -> None:  # fmt: skip
+    """Convert cached float vectors to interleaved bf16 pairs, in order.
+
+    outer x count pairs: the first vector of pair (i, j) is at source + i * outer_step + j * step, its partner ``second`` bytes on.
+    """
+    kind = V16F if stored == "f32" else vector(F16)
+
+    def widened(address: Value) -> Value:
+        lanes = e.load(address, kind)
+        return lanes if stored == "f32" else e.b.fpext(lanes, V16F)
+
+    with e.loop(outer) as i, e.loop(count) as j:
+        first = e.at(source, e.b.mul(i, outer_step), e.b.mul(j, step))
+        index = e.b.add(e.b.mul(i, count), j)
+        e.store(e.at(target, e.scaled(index, 64)), interleaved_bf16(e, widened(first), widened(e.at(first, second))))

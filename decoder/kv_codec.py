@@ -1,0 +1,84 @@
+"""How keys and values are stored: one row of ``CODECS`` a way.  The layouts are drawn here, once.
+
+The memory of one (layer, kv head) is a K region, then a V region, of ``capacity`` positions each: whole blocks of 256 positions,
+one after the other, so that attention reads either region as one stream.  d is a dimension of the head, p a position:
+
+    f32, f16    K [p/16][d][16 positions]                           V [p][d]
+    bf16        K [p/16][d/2][16 positions][2 dimensions]           V [p/2][d][2 positions]
+    q8_0        K [p/16]: codes int8 [d][16], scales f16 [d/32][16]  V [p/256]: codes int8 [256][d], scales f16 [d/32][256]
+
+q8_0 stores rotated keys and values (``rotation``): a Hadamard matrix spreads outliers over the head before codes are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+BLOCK_POSITIONS = 256
+"""Positions per block; also keys per step of a flash attention, at absolute multiples."""
+
+SCALE_VALUES = 32
+"""Values that share a scale in q8_0."""
+
+_VALUE_ROTATION = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One way of storing.  value_bytes: of a code.  scale_bytes: per 32 codes.  pair: codes that one dot step takes together."""
+
+    name: Literal["f32", "f16", "bf16", "q8_0"]
+    value_bytes: int
+    scale_bytes: int = 0
+    pair: int = 1
+
+    def block_bytes(self, head_dim: int) -> int:
+        """Bytes of 256 positions of one region of one kv head."""
+        return BLOCK_POSITIONS * (head_dim * self.value_bytes + head_dim // SCALE_VALUES * self.scale_bytes)
+
+    def position_bytes(self, kv_heads: int, head_dim: int) -> int:
+        """Bytes of one cached position of one layer, keys and values."""
+        return 2 * kv_heads * self.block_bytes(head_dim) // BLOCK_POSITIONS
+
+    def head_bytes(self, head_dim: int, capacity: int) -> int:
+        """Bytes of both regions of one kv head."""
+        return 2 * (capacity // BLOCK_POSITIONS) * self.block_bytes(head_dim)
+
+    def refusal(self, head_dim: int) -> str | None:
+        """Why heads of this size cannot be stored, or None."""
+        multiple = SCALE_VALUES if self.scale_bytes else 16
+        if head_dim % multiple:
+            return f"kv cache {self.name} needs head_dim in multiples of {multiple}, found {head_dim}"
+        return None
+
+    def key_rotation(self, head_dim: int) -> int:
+        """Size of the Hadamard blocks that queries and keys are rotated by: the largest 64 * 2^i dividing head_dim; 0 is none."""
+        if not self.scale_bytes or head_dim % 64:
+            return 0
+        return head_dim & -head_dim
+
+    def value_rotation(self, head_dim: int) -> int:
+        """Size of the Hadamard blocks that values and attention outputs are rotated by; 0 is none."""
+        return _VALUE_ROTATION if self.scale_bytes and head_dim % _VALUE_ROTATION == 0 else 0
+
+
+CODECS: Mapping[str, Codec] = {
+    "f32": Codec("f32", 4),
+    "f16": Codec("f16", 2),
+    "bf16": Codec("bf16", 2, pair=2),
+    "q8_0": Codec("q8_0", 1, scale_bytes=2),
+}
+
+
+def codec_named(name: str) -> Codec:
+    """The codec called ``name``; ValueError for a name that is not in ``CODECS``."""
+    if name not in CODECS:
+        raise ValueError(f"kv cache {name!r} is not one of {', '.join(CODECS)}")
+    return CODECS[name]
+
+
+def round_capacity(positions: int) -> int:
+    """The smallest whole number of blocks that holds ``positions``, in positions."""
+    return max(1, -(-positions // BLOCK_POSITIONS)) * BLOCK_POSITIONS
