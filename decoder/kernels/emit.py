@@ -148,13 +148,10 @@ class Emitter:
         return self.b.extract_element(x, ir.Constant(I32, 0))
 
     def dot_bytes(self, total: Value, codes: Value, signed: Value) -> Value:
-        """total int32 x 16 + sums of four products: codes <64 x i8> unsigned below 128 or any with vnni; signed <64 x i8>.
+        """total int32 lanes + sums of four products of unsigned with signed bytes; exact on every CPU."""
+        from decoder.kernels.dots import dot_bytes
 
-        Exact on every CPU.  ``maddubs`` needs codes * 127 * 2 to fit int16: codes up to 127 (the emitter halves larger ones).
-        """
-        from decoder.kernels.dots import DOTS
-
-        return DOTS[self.isa.dot](self, total, codes, signed)
+        return dot_bytes(self, total, codes, signed)
 
     def dot_bf16(self, total: Value, a: Value, b: Value) -> Value:
         """total float32 x 16 + sums of two bf16 products; a, b: 32 bf16 in any 512-bit type."""
