@@ -6,11 +6,13 @@ Refuses what Pillow cannot decode whole, and what exceeds the pixel limit before
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipeline.errors import PageError, TooLarge, Unreadable
 from pipeline.preprocess import RenderSettings, image_size
@@ -28,39 +30,41 @@ class Images:
 
     def __init__(self, path: Path, *, multipage: bool) -> None:
         self._file = path.open("rb")  # by name, Pillow 13 maps uncompressed grey TIFFs and garbles those with an orientation
-        with warnings.catch_warnings(action="ignore"):
-            try:
+        self._image: Image.Image | None = None
+        try:
+            with self._reading("the image"):
+                self.pages = _count_frames(Image.open(self._file)) if multipage else 1
                 self._image = Image.open(self._file)
-                self.pages = _count_frames(self._image) if multipage else 1
-            except Image.DecompressionBombError as error:
-                self._file.close()
-                raise TooLarge(f"image is a decompression bomb: {error}") from error
-            except Exception as error:  # Pillow raises any type on damaged files
-                self._file.close()
-                raise Unreadable(f"image cannot be opened, it is damaged or truncated ({type(error).__name__})") from error
+        except BaseException:
+            self._file.close()
+            raise
 
     def render(self, page: int, settings: RenderSettings) -> tuple[NDArray[np.uint8], float | None]:
         """Decode one frame.  Returns ((height, width, 3) uint8 RGB at its final size, dpi or None)."""
-        with warnings.catch_warnings(action="ignore"):
-            try:
-                if page:
-                    self._image.seek(page)
-                elif self._image.tell():
-                    self._image.seek(0)
-                return _read_frame(self._image, settings)
-            except (PageError, MemoryError):
-                raise
-            except Image.DecompressionBombError as error:
-                raise TooLarge(f"image is a decompression bomb: {error}") from error
-            except Exception as error:
-                raise Unreadable(
-                    f"image {page + 1} of the file cannot be decoded, it is damaged or truncated ({error})"
-                ) from error
+        with self._reading(f"image {page + 1} of the file"):
+            image = self._image or Image.open(self._file)
+            self._image = None  # a failed seek leaves the frame before it in place, so after a failure it is opened anew
+            image.seek(page)
+            rendered = _read_frame(image, settings)
+            self._image = image
+        return rendered
 
     def close(self) -> None:
         """Close the file."""
-        self._image.close()
         self._file.close()
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Turn whatever Pillow raises on damaged files, of any type, into a PageError; keep its warnings quiet."""
+        with warnings.catch_warnings(action="ignore"):
+            try:
+                yield
+            except (PageError, MemoryError):
+                raise
+            except Image.DecompressionBombError as error:
+                raise TooLarge(f"{what} is a decompression bomb: {error}") from error
+            except Exception as error:
+                raise Unreadable(f"{what} cannot be decoded, it is damaged or truncated: {_cause(error)}") from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -117,6 +121,11 @@ def _is_inverted(image: Image.Image) -> bool:
     """Does zero mean white?  Pillow heeds the TIFF tag for 1 and 8 bits, not for deeper images."""
     tags = getattr(image, "tag_v2", None)
     return tags is not None and tags.get(PHOTOMETRIC) == WHITE_IS_ZERO
+
+
+def _cause(error: Exception) -> str:
+    """Pillow's words, but for those that name a memory address."""
+    return "no such format" if isinstance(error, UnidentifiedImageError) else f"{type(error).__name__}: {error}"
 
 
 def _dpi(image: Image.Image, shrunk: float) -> float | None:
