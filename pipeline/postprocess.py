@@ -16,11 +16,11 @@ _TAG = re.compile(
     r"</?(?:a|b|i|u|s|p|em|strong|sub|sup|div|span|small|center|figure|figcaption|ul|ol|li|h[1-6])(?:\s[^<>]*)?/?>", re.I
 )
 _BREAK = re.compile(r"<br\s*/?>", re.I)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.DOTALL)
 _RULE_ROW = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s+#+)?")
 _QUOTE = re.compile(r"(?:>\s?)+")
-_IMAGE_OR_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^()\s]*(?:\s\"[^\"\n]*\")?\)")
+_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*(?:\s\"[^\"\n]*\")?\)")
 _STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _STAR = re.compile(r"(?<![\w*\\])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])")
 _UNDERSCORE = re.compile(r"(?<![\w\\])_(?=[^\s_])([^_\n]+?)(?<=[^\s_])_(?!\w)")

@@ -1,0 +1,214 @@
+"""Outputs: their bytes, their names, and that what ``put`` and ``write_durably`` return from survives a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path, PurePath
+
+import pytest
+
+from pipeline.durable import temp_path, write_durably
+from pipeline.page import PageRef, PageText
+from pipeline.sinks import SINKS, write_document
+from pipeline.sinks.names import SUFFIXES, output_names
+from pipeline.store import PageStore
+
+HASH = "ab" * 32
+HOSTILE = "\U00010348 \u202eevil\u2066 \x0c\x00 <b>&amp;\u2028 \ud800 end"
+
+
+def ref(page: int) -> PageRef:
+    return PageRef(Path("/in/scan.pdf"), HASH, page)
+
+
+PAGES = (
+    PageText(
+        ref(0),
+        "# One\n\n**first** page",
+        "ok",
+        tokens=7,
+        mean_log_prob=-0.25,
+        timings={"decode": 1.5},
+        provenance={"model": "m"},
+    ),
+    PageText(ref(1), "", "blank", "no ink: 0 px"),
+    PageText(ref(2), "", "failed", "PDF --> gone\nbad"),
+    PageText(ref(3), "cut", "truncated", "token cap of 64", tokens=64, mean_log_prob=-1.0),
+)
+
+
+def test_text_has_one_form_feed_between_pages() -> None:
+    assert SINKS["text"].render("scan.pdf", PAGES).decode() == "One\n\nfirst page\n\f\f\fcut\n"
+
+
+def test_markdown_names_pages_and_never_hides_a_failure() -> None:
+    assert SINKS["markdown"].render("scan.pdf", PAGES).decode() == (
+        "<!-- page 1 -->\n\n# One\n\n**first** page\n\n<!-- page 2: blank: no ink: 0 px -->\n\n"
+        "<!-- page 3: failed: PDF - -&gt; gone bad -->\n\n<!-- page 4: truncated: token cap of 64 -->\n\ncut\n"
+    )
+
+
+def test_markdown_of_one_good_page_is_the_page() -> None:
+    assert SINKS["markdown"].render("scan.png", PAGES[:1]) == b"# One\n\n**first** page\n"
+
+
+def test_jsonl_has_one_line_a_page() -> None:
+    lines = [json.loads(line) for line in SINKS["jsonl"].render("a/scan.pdf", PAGES).decode().splitlines()]
+    assert [line["page"] for line in lines] == [1, 2, 3, 4]
+    assert [line["status"] for line in lines] == ["ok", "blank", "failed", "truncated"]
+    assert lines[0] == {
+        "document": "a/scan.pdf",
+        "page": 1,
+        "text": "# One\n\n**first** page",
+        "status": "ok",
+        "reason": "",
+        "tokens": 7,
+        "mean_log_prob": -0.25,
+        "provenance": {"model": "m"},
+        "timings": {"decode": 1.5},
+    }
+    assert lines[1]["mean_log_prob"] is None
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_every_sink_keeps_the_page_count_of_hostile_text(name: str) -> None:
+    pages = [PageText(ref(page), HOSTILE, "ok", tokens=1, mean_log_prob=float("nan")) for page in range(3)]
+    content = SINKS[name].render("scan.pdf", pages).decode()
+    counts = {"text": content.count("\f") + 1, "markdown": content.count("<!-- page"), "jsonl": content.count("\n")}
+    assert counts[name] == 3
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_every_sink_takes_a_document_without_pages(name: str) -> None:
+    assert len(SINKS[name].render("scan.pdf", [])) <= 1
+
+
+def test_every_sink_has_its_own_suffix() -> None:
+    assert sorted(sink.suffix for sink in SINKS.values()) == sorted(SUFFIXES)
+
+
+def test_write_document_writes_each_format_and_no_temp_file(tmp_path: Path) -> None:
+    paths = write_document(tmp_path, "deep/er/scan", "scan.pdf", PAGES, ["text", "jsonl"])
+    assert [path.relative_to(tmp_path).as_posix() for path in paths] == ["deep/er/scan.txt", "deep/er/scan.jsonl"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["scan.jsonl", "scan.txt"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.status)
+def test_store_returns_what_was_put(tmp_path: Path, page: PageText) -> None:
+    store = PageStore(tmp_path)
+    assert store.get(page.ref) is None
+    store.put(page)
+    assert store.get(page.ref) == page
+
+
+def test_store_knows_a_document_by_its_content(tmp_path: Path) -> None:
+    store = PageStore(tmp_path)
+    store.put(PAGES[0])
+    moved = PageRef(Path("/elsewhere/copy.pdf"), HASH, 0)
+    found = store.get(moved)
+    assert found is not None
+    assert (found.ref, found.text) == (moved, PAGES[0].text)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 99}', b'{"version": 1, "text": "a"}', b"\xff"])
+def test_damaged_record_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    store = PageStore(tmp_path)
+    store.put(PAGES[0])
+    store.path(ref(0)).write_bytes(content)
+    assert store.get(ref(0)) is None
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing may clean up behind it."""
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_killed_write_leaves_the_old_file_whole_and_the_next_write_no_temp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / ("n" * 250)
+    write_durably(path, b"old")
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, killed)
+        with pytest.raises(Killed):
+            write_durably(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert temp_path(path).exists()
+    write_durably(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_write_syncs_the_file_before_its_name_and_the_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        events.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda old, new: (replace(old, new), events.append("rename")))
+    write_durably(tmp_path / "new folder" / "a", b"x")
+    assert events == ["sync folder", "sync file", "rename", "sync folder"]
+
+
+def names(*inputs: str) -> list[str]:
+    """Output names of inputs that are mirrored as they are."""
+    found = output_names({Path("/in") / name: PurePath(name) for name in inputs})
+    return [found[Path("/in") / name] for name in inputs]
+
+
+def test_name_mirrors_the_input_without_its_extension() -> None:
+    assert names("scan.pdf", "deep/er/scan.TIFF", "letter 1912.05", "-dash.png") == [
+        "scan",
+        "deep/er/scan",
+        "letter 1912.05",
+        "-dash",
+    ]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        ("scan.pdf", "scan.png"),
+        ("scan.pdf", "SCAN.PDF", "Scan.Pdf"),
+        ("\u00e4.pdf", "a\u0308.pdf"),
+        ("stra\u00dfe.pdf", "STRASSE.pdf"),
+        ("a\nb.pdf", "a\tb.pdf", "a_b.pdf"),
+        ("x.pdf", "x.png", "x.pdf.pdf"),
+        ("x.md/page.pdf", "x.pdf"),
+        ("n" * 251 + ".pdf", "n" * 250 + "m.pdf", "n" * 251 + ".png"),
+        ("\u00e4" * 125 + ".pdf", "\u00e4" * 125 + ".png"),
+        (os.fsdecode(b"\xff.pdf"), os.fsdecode(b"\xff.png"), os.fsdecode(b"\xfe.pdf")),
+        ("\U0001f4dc.pdf", " .pdf", "trailing .pdf", "trailing..pdf"),
+    ],
+    ids=["extension", "case", "accents", "sharp s", "control", "chain", "folder", "long", "long accents", "undecodable", "odd"],
+)
+def test_no_two_inputs_share_an_output(inputs: tuple[str, ...], tmp_path: Path) -> None:
+    found = names(*inputs)
+    folded = {os.fsencode(name).lower() for name in found}
+    assert len(folded) == len(inputs)
+    assert names(*reversed(inputs)) == found[::-1]
+    for name in found:
+        assert all(len(os.fsencode(part)) + len(".jsonl") <= 255 for part in name.split("/"))
+        write_durably(tmp_path / (name + ".md"), os.fsencode(name))
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) == len(inputs)
+
+
+def test_files_of_one_name_from_two_folders_stay_apart() -> None:
+    found = output_names({Path("/a/scan.pdf"): PurePath("scan.pdf"), Path("/b/scan.pdf"): PurePath("scan.pdf")})
+    assert len(set(found.values())) == 2
+    assert all(name.startswith("scan.pdf-") for name in found.values())
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "../up.pdf", "a/../../b.pdf", ""])
+def test_name_outside_the_output_folder_is_refused(place: str) -> None:
+    with pytest.raises(ValueError, match="inside the output folder"):
+        output_names({Path("/in/x.pdf"): PurePath(place)})
