@@ -19,9 +19,11 @@ from decoder.kernels.drivers.codes import ATTEND, ROPE_STORE
 from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array, address, aligned
 from decoder.kernels.program import Program
-from decoder.kernels.tiles_attention import VALUE_BYTES, Stored, Tile, emit_scores, emit_values
-from decoder.kernels.tiles_softmax import Precision, emit_clear, emit_finish, emit_pack, emit_pairs, emit_softmax
-from decoder.kv_codec import BLOCK_POSITIONS, Codec
+from decoder.kernels.tiles_attention import SCALED_COPY_BYTES, VALUE_BYTES, Stored, Tile, emit_scores, emit_values
+from decoder.kernels.tiles_coded import emit_coded_scores, emit_scale
+from decoder.kernels.tiles_expand import emit_expand_keys, emit_expand_values
+from decoder.kernels.tiles_softmax import Precision, emit_clear, emit_finish, emit_pack, emit_softmax
+from decoder.kv_codec import BLOCK_POSITIONS, SCALE_VALUES, Codec
 
 LOG2_E = log2(np.e)
 SEGMENT_INTS = 8
@@ -89,10 +91,10 @@ def attend(
     ints = [
         address(qkv), qkv.strides[0], address(out), out.strides[0], kv_heads, shape.group, chunks, q_column * 4,
         window, address(segments), layer_offset, codec.head_bytes(head_dim, capacity) // 2, codec.block_bytes(head_dim),
-        shape.unit_blocks, address(tiles), shape.expansion,
+        shape.unit_blocks, address(tiles), shape.expanded_bytes,
         BLOCK_POSITIONS * head_dim * VALUE_BYTES[shape.scores.stored], chunks * shape.scores.step_bytes, shape.scores.pair,
         shape.scores.rows, 16 * shape.scores.vectors, shape.values.vectors,
-        shape.decode_scores.rows, shape.decode_values.vectors, codec.block_bytes(head_dim), chunks * shape.decode_values.step_bytes,
+        shape.decode_scores.rows, shape.decode_values.vectors, chunks * shape.decode_values.step_bytes, shape.copy_bytes,
         shape.rotations,
     ]  # fmt: skip
     program.add(ATTEND, ints, (scale * LOG2_E,), (qkv, out, segments, tiles), shape.scratch_bytes)
@@ -116,13 +118,16 @@ class _Shape:
     def of(cls, isa: Isa, codec: Codec, precision: Precision, group: int, head_dim: int) -> _Shape:
         """Accumulators fill the registers: 32 of 512 bits, or 16 of 256 (of which a vector of 16 lanes takes two)."""
         wide = isa.tile_counts[-1] >= 16
-        stored: Stored = "bf16" if precision == "bf16" else "f32" if codec.name == "q8_0" else codec.name
+        cached: Stored = "f32" if codec.name == "bf16" else codec.name  # rows of a bf16 cache are never decoded
+        stored: Stored = "bf16" if precision == "bf16" else "f32" if codec.name == "q8_0" else cached
         vectors, rows = (2, 12) if wide else (1, 4)
         dims = head_dim // 16
         sharing = max(n for n in range(1, 13 if wide else 7) if group % n == 0)
         chains = max(n for n in (1, 2, 4) if n * sharing <= (16 if wide else 6) or n == 1)
-        most = max(n for n in range(1, dims + 1) if dims % n == 0 and (n * sharing <= (24 if wide else 6) or n == 1))
-        cached: Stored = "f32" if codec.name in ("q8_0", "bf16") else codec.name
+        least = 2 if codec.name == "q8_0" else 1  # a scale's dimensions stay together
+        most = max(
+            n for n in range(least, dims + 1, least) if dims % n == 0 and (n * sharing <= (24 if wide else 6) or n == least)
+        )
         return cls(
             isa, codec, precision, group, head_dim,
             Tile(stored, vectors, rows), Tile(stored, vectors if dims % vectors == 0 else 1, rows),
@@ -130,16 +135,19 @@ class _Shape:
         )  # fmt: skip
 
     @property
-    def expansion(self) -> int:
-        """How a block of the cache becomes what the flash tiles read."""
-        if self.codec.name == self.scores.stored:
-            return slots.EXPAND_NOTHING
-        return slots.EXPAND_TO_PAIRS
+    def expanded_bytes(self) -> int:
+        """Bytes of a block of keys, or of values, converted for the flash tiles; 0 where they read the cache."""
+        return 0 if self.codec.name == self.scores.stored else BLOCK_POSITIONS * self.head_dim * VALUE_BYTES[self.scores.stored]
+
+    @property
+    def copy_bytes(self) -> int:
+        """Bytes of a copy of a block's probabilities, where each scale of the values has one."""
+        return SCALED_COPY_BYTES * self.decode_values.rows if self.codec.scale_bytes else 0
 
     @property
     def unit_blocks(self) -> int:
         """Blocks of packed rows per unit."""
-        return UNIT_BLOCKS if self.expansion == slots.EXPAND_NOTHING else UNIT_BLOCKS_EXPANDED
+        return UNIT_BLOCKS_EXPANDED if self.expanded_bytes else UNIT_BLOCKS
 
     @property
     def rotations(self) -> int:
@@ -151,10 +159,9 @@ class _Shape:
     def scratch_bytes(self) -> int:
         """Per worker: queries, outputs and records of a unit, scores of a block, converted keys and values."""
         row_bytes = 2 * self.head_dim * 4 + slots.STATS
-        flash = slots.BLOCK_ROWS * (self.unit_blocks * row_bytes + BLOCK_POSITIONS * 4)
-        if self.expansion != slots.EXPAND_NOTHING:
-            flash += 2 * BLOCK_POSITIONS * self.head_dim * (2 + 4)
-        return max(flash, self.group * (row_bytes + BLOCK_POSITIONS * 4) + 64)
+        flash = slots.BLOCK_ROWS * (self.unit_blocks * row_bytes + BLOCK_POSITIONS * 4) + 2 * self.expanded_bytes
+        copies = self.copy_bytes * (self.head_dim // SCALE_VALUES)
+        return max(flash, self.group * (row_bytes + BLOCK_POSITIONS * 4) + 64 + copies)
 
     def tiles(self) -> Array:
         """Addresses of the compiled tiles, by slot."""
@@ -174,8 +181,13 @@ class _Shape:
             slots.DECODE_MASKED: _softmax_tile("f32", True, isa),
             slots.DECODE_VALUES: _values_tile(self.decode_values, isa),
         }
-        if self.expansion == slots.EXPAND_TO_PAIRS:
-            found[slots.EXPAND_PAIRS] = _pairs_tile("f32" if self.codec.name == "f32" else "f16", isa)
+        if self.expanded_bytes:
+            found[slots.EXPAND_KEYS] = _expand_tile("keys", self.codec.name, self.precision, isa)
+            found[slots.EXPAND_VALUES] = _expand_tile("values", self.codec.name, self.precision, isa)
+        if self.codec.scale_bytes:
+            found[slots.DECODE_SCALE] = _scale_tile(self.decode_values.rows, isa)
+        if self.rotations:
+            found[slots.ROTATE] = _rotate_tile(self.codec.value_rotation(self.head_dim), isa)
         for slot, tile in found.items():
             table[slot // 8] = tile
         return table
@@ -214,7 +226,8 @@ def _address(array: Array | None) -> int:
 
 @cache
 def _scores_tile(tile: Tile, isa: Isa) -> int:
-    return compile_kernel(f"attention_scores_{tile.name}", 7, lambda e, *args: emit_scores(tile, e, *args), isa)
+    emit = emit_coded_scores if tile.stored == "q8_0" else emit_scores
+    return compile_kernel(f"attention_scores_{tile.name}", 7, lambda e, *args: emit(tile, e, *args), isa)
 
 
 @cache
@@ -234,8 +247,14 @@ def _pack_tile(precision: Precision, isa: Isa) -> int:
 
 
 @cache
-def _pairs_tile(stored: Literal["f32", "f16"], isa: Isa) -> int:
-    return compile_kernel(f"pairs_{stored}", 7, lambda e, *args: emit_pairs(stored, e, *args), isa)
+def _expand_tile(what: Literal["keys", "values"], codec: str, precision: Precision, isa: Isa) -> int:
+    emit = emit_expand_keys if what == "keys" else emit_expand_values
+    return compile_kernel(f"expand_{what}_{codec}_{precision}", 4, lambda e, *args: emit(codec, precision, e, *args), isa)
+
+
+@cache
+def _scale_tile(rows: int, isa: Isa) -> int:
+    return compile_kernel(f"scale_{rows}", 5, lambda e, *args: emit_scale(rows, e, *args), isa)
 
 
 @cache

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from decoder.kernels.emit import F16, F32, I32, V16F, V16I, Emitter, Value, vector
+from decoder.kernels.emit import F16, F32, I8, I32, V16F, V16I, Emitter, Value, vector
 
 STEPS = 8
 """Weight vectors per unrolled run: more makes LLVM's scheduler spill."""
@@ -22,9 +22,11 @@ STEPS = 8
 STATS_MAXIMUM, STATS_SUM, STATS_RESCALE, STATS_BYTES = 0, 4, 8, 16
 """A row's largest score so far (times scale * log2 e), its sum of probabilities, and the factor of what was summed before."""
 
-Stored = Literal["f32", "f16", "bf16"]
-VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+Stored = Literal["f32", "f16", "bf16", "q8_0"]
+VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 1}
 _LOW_HALF = 0xFFFF
+SCALED_COPY_BYTES = 16 * 64
+"""Per row: a block's probabilities in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +79,17 @@ def emit_scores(
         source = e.at(keys, e.b.mul(group, e.scaled(key_stride, tile.vectors)))
         sums = [[[e.variable(e.zero(V16F)) for _ in range(tile.chains)] for _ in range(tile.rows)] for _ in range(tile.vectors)]
         with e.loop(runs) as run:
-            factors = (
-                e.at(queries, e.b.mul(run, query_stride)) if tile.pair == 2 else _half_chunk(e, queries, run, query_stride)
-            )
+            factors = e.at(queries, e.b.mul(run, query_stride)) if tile.pair == 2 else half_chunk(e, queries, run, query_stride)
             first = e.at(source, e.scaled(run, STEPS * tile.step_bytes))
             streams = [e.at(first, e.scaled(key_stride, v)) for v in range(tile.vectors)]
             for j in range(STEPS):
                 weights = [_weights(e, tile, stream, j * tile.step_bytes) for stream in streams]
                 links = [[chains[j % tile.chains] for chains in rows] for rows in sums]
-                _accumulate(e, tile, links, weights, factors, row_bytes, 4 * j)
+                accumulate(e, tile, links, weights, factors, row_bytes, 4 * j)
         target = e.at(scores, e.b.mul(group, e.scaled(stride, tile.vectors)))
         for v, rows in enumerate(sums):
             for n, chains in enumerate(rows):
-                e.store(e.at(target, e.scaled(stride, v)), _total(e, chains), 64 * n)
+                e.store(e.at(target, e.scaled(stride, v)), total(e, chains), 64 * n)
 
 
 def emit_values(
@@ -110,15 +110,15 @@ def emit_values(
 
     def step(row: Value, chunk: Value, offset: int, odd: bool = False) -> None:
         weights = [_weights(e, tile, row, v * tile.step_bytes, odd) for v in range(tile.vectors)]
-        _accumulate(e, tile, sums, weights, chunk, 64, offset)
+        accumulate(e, tile, sums, weights, chunk, 64, offset)
 
     steps = b.lshr(keys, e.const(tile.pair - 1))
     runs = b.lshr(steps, e.const(3))
     with e.loop(runs) as run:
-        row, chunk = e.at(values, b.mul(run, e.scaled(step_stride, STEPS))), _half_chunk(e, factors, run, stride)
+        row, chunk = e.at(values, b.mul(run, e.scaled(step_stride, STEPS))), half_chunk(e, factors, run, stride)
         for j in range(STEPS):
             step(e.at(row, e.scaled(step_stride, j)), chunk, 4 * j)
-    row, chunk = e.at(values, b.mul(runs, e.scaled(step_stride, STEPS))), _half_chunk(e, factors, runs, stride)
+    row, chunk = e.at(values, b.mul(runs, e.scaled(step_stride, STEPS))), half_chunk(e, factors, runs, stride)
     rest = b.and_(steps, e.const(STEPS - 1))
     with e.loop(rest) as i:
         step(e.at(row, b.mul(i, step_stride)), e.at(chunk, e.scaled(i, 4)), 0)
@@ -130,7 +130,7 @@ def emit_values(
             e.store(target, e.get(sums[v][n]), 64 * v)
 
 
-def _half_chunk(e: Emitter, rows: Value, run: Value, stride: Value) -> Value:
+def half_chunk(e: Emitter, rows: Value, run: Value, stride: Value) -> Value:
     """Where the scalars of run (8 steps, half a chunk of 16) begin."""
     return e.at(rows, e.b.mul(e.b.lshr(run, e.const(1)), stride), e.scaled(e.b.and_(run, e.const(1)), 32))
 
@@ -141,11 +141,13 @@ def _weights(e: Emitter, tile: Tile, address: Value, offset: int, odd: bool = Fa
         return e.b.fpext(e.load(address, vector(F16), offset), V16F)
     if tile.stored == "f32":
         return e.load(address, V16F, offset)
+    if tile.stored == "q8_0":
+        return e.b.sitofp(e.load(address, vector(I8), offset), V16F)
     pairs = e.load(address, V16I, offset)
     return e.b.and_(pairs, e.const(_LOW_HALF, V16I)) if odd else pairs
 
 
-def _accumulate(
+def accumulate(
     e: Emitter,
     tile: Tile,
     sums: Sequence[Sequence[Value]],
@@ -154,17 +156,18 @@ def _accumulate(
     row_bytes: int,
     offset: int,
 ) -> None:
-    """sums[vector][row] += weights[vector] * the scalar of the row."""
+    """sums[vector][row] += weights[vector] * the scalar of the row; of codes, each 32 dimensions have their own copy of the rows."""
     for n in range(tile.rows):
-        at = n * row_bytes + offset
-        factor = e.load_splat(factors, I32 if tile.pair == 2 else F32, at)
-        for weight, rows in zip(weights, sums, strict=True):
-            total = e.get(rows[n])
-            e.set(rows[n], e.dot_bf16(total, weight, factor) if tile.pair == 2 else e.fma(weight, factor, total))
+        for v, (weight, rows) in enumerate(zip(weights, sums, strict=True)):
+            copy = v // 2 * SCALED_COPY_BYTES * tile.rows if tile.stored == "q8_0" else 0
+            factor = e.load_splat(factors, I32 if tile.pair == 2 else F32, n * row_bytes + offset + copy)
+            before = e.get(rows[n])
+            e.set(rows[n], e.dot_bf16(before, weight, factor) if tile.pair == 2 else e.fma(weight, factor, before))
 
 
-def _total(e: Emitter, chains: Sequence[Value]) -> Value:
-    total = e.get(chains[0])
+def total(e: Emitter, chains: Sequence[Value]) -> Value:
+    """Sum of an accumulator's chains, in order."""
+    result = e.get(chains[0])
     for chain in chains[1:]:
-        total = e.b.fadd(total, e.get(chain))
-    return total
+        result = e.b.fadd(result, e.get(chain))
+    return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from decoder.kernels.emit import F16, F32, I16, I32, V16F, Emitter, Value, vector
+from decoder.kernels.emit import F16, F32, I8, I16, I32, V16F, Emitter, Value, vector
 from decoder.kernels.tiles_softmax import to_bf16
 
 LARGEST_F16 = 65504.0
@@ -133,6 +133,39 @@ def _bf16_values(e: Emitter, row: Value, block: Value, position: Value, chunks: 
         _scatter(e, codes, e.at(target, e.scaled(chunk, 64)), 4)
 
 
+def _quantized(e: Emitter, row: Value, block: Value) -> tuple[list[Value], Value]:
+    """32 values as two vectors of codes and their float16 scale: the largest magnitude becomes 127."""
+    b = e.b
+    lanes = [e.load(e.at(row, e.scaled(block, 128)), V16F, 64 * i) for i in range(2)]
+    largest = e.max_lanes(e.maximum(*(e.unary("fabs", x) for x in lanes)))
+    some = b.fcmp_ordered(">", largest, e.const(0.0, F32))
+    inverse = e.splat(b.select(some, b.fdiv(e.const(127.0, F32), largest), e.const(0.0, F32)))
+    codes = [b.fptosi(e.unary("rint", b.fmul(x, inverse)), vector(I32)) for x in lanes]
+    scale = b.fptrunc(b.fdiv(largest, e.const(127.0, F32)), F16)
+    return [b.trunc(x, vector(I8)) for x in codes], scale
+
+
+def _coded_keys(e: Emitter, row: Value, block: Value, position: Value, chunks: Value) -> None:
+    b = e.b
+    tile, column = e.at(block, b.mul(b.lshr(position, e.const(4)), e.scaled(chunks, 16 * 17))), b.and_(position, e.const(15))
+    scales = e.at(tile, e.scaled(chunks, 256), e.scaled(column, 2))
+    with e.loop(b.lshr(chunks, e.const(1))) as run:
+        codes, scale = _quantized(e, row, run)
+        for i, lanes in enumerate(codes):
+            _scatter(e, lanes, e.at(tile, column, e.scaled(run, 512), e.const(256 * i)), 16)
+        e.store(e.at(scales, e.scaled(run, 32)), scale)
+
+
+def _coded_values(e: Emitter, row: Value, block: Value, position: Value, chunks: Value) -> None:
+    target = e.at(block, e.b.mul(position, e.scaled(chunks, 16)))
+    scales = e.at(block, e.scaled(chunks, 16 * 256), e.scaled(position, 2))
+    with e.loop(e.b.lshr(chunks, e.const(1))) as run:
+        codes, scale = _quantized(e, row, run)
+        for i, lanes in enumerate(codes):
+            e.store(e.at(target, e.scaled(run, 32)), lanes, 16 * i)
+        e.store(e.at(scales, e.scaled(run, 512)), scale)
+
+
 Store = Callable[[Emitter, Value, Value, Value, Value], None]
 
 
@@ -140,7 +173,17 @@ def _sized(store: Callable[[Emitter, Value, Value, Value, Value, int], None], va
     return lambda e, row, block, position, chunks: store(e, row, block, position, chunks, value_bytes)
 
 
-STORE_KEYS: Mapping[str, Store] = {"f32": _sized(_float_keys, 4), "f16": _sized(_float_keys, 2), "bf16": _bf16_keys}
+STORE_KEYS: Mapping[str, Store] = {
+    "f32": _sized(_float_keys, 4),
+    "f16": _sized(_float_keys, 2),
+    "bf16": _bf16_keys,
+    "q8_0": _coded_keys,
+}
 """By codec: (row of one head, the 256-position block of the region, position within it, head_dim / 16)."""
 
-STORE_VALUES: Mapping[str, Store] = {"f32": _sized(_float_values, 4), "f16": _sized(_float_values, 2), "bf16": _bf16_values}
+STORE_VALUES: Mapping[str, Store] = {
+    "f32": _sized(_float_values, 4),
+    "f16": _sized(_float_values, 2),
+    "bf16": _bf16_values,
+    "q8_0": _coded_values,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from decoder.kernels.emit import F16, F32, I16, I32, V16F, V16I, Emitter, Value, vector
+from decoder.kernels.emit import BF16, F32, I16, I32, V16F, Emitter, Value, vector
 from decoder.kernels.tiles_attention import STATS_MAXIMUM, STATS_RESCALE, STATS_SUM
 
 LOWEST = -3.0e38
@@ -40,9 +40,12 @@ def to_bf16(e: Emitter, x: Value) -> Value:
     return b.lshr(b.add(bits, b.add(odd, e.const(0x7FFF, kind))), e.const(16, kind))
 
 
-def interleaved_bf16(e: Emitter, first: Value, second: Value) -> Value:
-    """(first[0], second[0], first[1], second[1], ...) as bf16, in int32 lanes."""
-    return e.b.or_(to_bf16(e, first), e.b.shl(to_bf16(e, second), e.const(16, V16I)))
+def two_to_bf16(e: Emitter, low: Value, high: Value) -> Value:
+    """Two vectors of float32 to 32 bf16 bits, low's first, to nearest even."""
+    if e.isa.bf16:
+        return e.bits(e.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", vector(BF16, 32), high, low), vector(I16, 32))
+    halves = [e.b.trunc(to_bf16(e, x), vector(I16)) for x in (low, high)]
+    return e.shuffle(halves[0], halves[1], range(32))
 
 
 def emit_softmax(
@@ -91,12 +94,11 @@ def emit_softmax(
 
 
 def _store_pair(e: Emitter, precision: Precision, target: Value, stride: Value, powers: list[Value]) -> None:
-    if precision == "f32":
-        e.store(target, powers[0])
-        e.store(e.at(target, stride), powers[1])
+    if precision == "bf16":
+        e.store(target, two_to_bf16(e, powers[0], powers[1]))
         return
-    halves = [e.b.trunc(to_bf16(e, power), vector(I16)) for power in powers]
-    e.store(target, e.shuffle(halves[0], halves[1], range(32)))
+    e.store(target, powers[0])
+    e.store(e.at(target, stride), powers[1])
 
 
 def emit_pack(precision: Precision, e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
@@ -123,23 +125,3 @@ def emit_finish(e: Emitter, row: Value, out: Value, vectors: Value, stats: Value
     with e.loop(vectors) as index:
         at = e.scaled(index, 64)
         e.store(e.at(out, at), e.b.fmul(e.load(e.at(row, at), V16F), inverse))
-
-
-def emit_pairs(
-    stored: Literal["f32", "f16"], e: Emitter, source: Value, second: Value, count: Value, step: Value, outer: Value, outer_step: Value,
-    target: Value,
-) -> None:  # fmt: skip
-    """Convert cached float vectors to interleaved bf16 pairs, in order.
-
-    outer x count pairs: the first vector of pair (i, j) is at source + i * outer_step + j * step, its partner ``second`` bytes on.
-    """
-    kind = V16F if stored == "f32" else vector(F16)
-
-    def widened(address: Value) -> Value:
-        lanes = e.load(address, kind)
-        return lanes if stored == "f32" else e.b.fpext(lanes, V16F)
-
-    with e.loop(outer) as i, e.loop(count) as j:
-        first = e.at(source, e.b.mul(i, outer_step), e.b.mul(j, step))
-        index = e.b.add(e.b.mul(i, count), j)
-        e.store(e.at(target, e.scaled(index, 64)), interleaved_bf16(e, widened(first), widened(e.at(first, second))))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import call2, call4, call7, call8, driver, load_i64
+from decoder.kernels.calls import call2, call4, call5, call7, call8, driver, load_i64
 from decoder.kernels.drivers.segments import (
     BLOCK_BYTES,
     CHUNKS,
     CLEAR,
+    DECODE_COPY_BYTES,
     DECODE_DIMS,
     DECODE_HEADS,
     DECODE_MASKED,
     DECODE_PACK,
+    DECODE_SCALE,
     DECODE_SCORES,
     DECODE_SOFTMAX,
     DECODE_STEP_BYTES,
@@ -76,9 +78,13 @@ def _block(op: Any, reals: int, keys: int, queries: int, out: int, stats: int, s
     softmax = load_i64(tiles + (DECODE_SOFTMAX if whole else DECODE_MASKED))
     for i in range(heads):
         call7(softmax, scores + i * 64, stride, (count + 31) // 32 * 2, first, last, stats + i * STATS, reals)
-    values, vector_bytes = keys + op[REGION_BYTES], op[DECODE_STEP_BYTES] // chunks
+    values, vector_bytes, factors = keys + op[REGION_BYTES], op[DECODE_STEP_BYTES] // chunks, scores
+    if op[DECODE_COPY_BYTES] != 0:
+        factors = scores + stride * 16
+        scales = values + chunks * 16 * KEYS
+        call5(load_i64(tiles + DECODE_SCALE), scores, scales, factors, (count + 15) // 16, chunks // 2)
     for dims in range(0, chunks, op[DECODE_DIMS]):
         call8(
-            load_i64(tiles + DECODE_VALUES), values + dims * vector_bytes, scores, out + dims * 64,
-            stats, count, op[DECODE_STEP_BYTES], stride, chunks * 64,
+            load_i64(tiles + DECODE_VALUES), values + dims * vector_bytes, factors + dims // 2 * op[DECODE_COPY_BYTES],
+            out + dims * 64, stats, count, op[DECODE_STEP_BYTES], stride, chunks * 64,
         )  # fmt: skip

@@ -15,9 +15,9 @@ from decoder.kernels.drivers.segments import (
     BLOCK_ROWS,
     CHUNKS,
     CLEAR,
-    EXPAND_NOTHING,
-    EXPAND_PAIRS,
-    EXPANSION,
+    EXPAND_KEYS,
+    EXPAND_VALUES,
+    EXPANDED_BYTES,
     FINISH,
     FLASH_BLOCK_BYTES,
     FLASH_DIMS,
@@ -71,10 +71,12 @@ def flash_unit(op: Any, reals: int, segment: int, unit: int, head: int, scratch:
     for key in range(first // KEYS * KEYS, last, KEYS):
         block = keys + key // KEYS * op[BLOCK_BYTES]
         key_block, value_block = block, block + op[REGION_BYTES]
-        if op[EXPANSION] != EXPAND_NOTHING:
+        if op[EXPANDED_BYTES] != 0:
             key_block = scores + SCORE_BYTES
-            value_block = key_block + op[CHUNKS] * 16 * KEYS * 2
-            _expand(op, block, key_block, value_block, min(KEYS, last - key))
+            value_block = key_block + op[EXPANDED_BYTES]
+            count = min(KEYS, last - key)
+            call4(load_i64(op[TILES] + EXPAND_KEYS), block, key_block, (count + 15) // 16, op[CHUNKS])
+            call4(load_i64(op[TILES] + EXPAND_VALUES), block + op[REGION_BYTES], value_block, (count + 1) // 2, op[CHUNKS])
         for row in range(begin, end, BLOCK_ROWS):
             stop = min(row + BLOCK_ROWS, end)
             if _seen(op, segment, stop - 1)[1] > key:
@@ -104,17 +106,6 @@ def _begin(op: Any, segment: int, begin: int, end: int, head: int, state: int) -
         call4(pack, query, state + (row - begin) * 64 // op[FLASH_PAIR], op[CHUNKS], stride)
     out = state + BLOCK_ROWS * op[CHUNKS] * 64
     call4(load_i64(op[TILES] + CLEAR), out, BLOCK_ROWS * op[CHUNKS], out + BLOCK_ROWS * op[CHUNKS] * 64, BLOCK_ROWS)
-
-
-@driver
-def _expand(op: Any, block: int, keys: int, values: int, count: int) -> None:
-    """A block of cached floats as interleaved bf16 pairs; whole tiles of keys."""
-    chunks, pairs = op[CHUNKS], load_i64(op[TILES] + EXPAND_PAIRS)
-    vector_bytes = op[BLOCK_BYTES] // (chunks * KEYS)
-    tiles = (count + 15) // 16
-    call7(pairs, block, vector_bytes, tiles * chunks * 8, 2 * vector_bytes, 1, 0, keys)
-    row_bytes = vector_bytes * chunks
-    call7(pairs, block + op[REGION_BYTES], row_bytes, chunks, vector_bytes, (count + 1) // 2, 2 * row_bytes, values)
 
 
 @driver
