@@ -43,8 +43,8 @@ class Forward:
         self._precision: Literal["f32", "bf16"] = "bf16" if isa.bf16 and not exact else "f32"
         self._tables = _Tables(spec, cache, weights, rows, outputs)
         self._x = _rows(rows, spec.width)
-        self._acts: dict[tuple[ActivationKind, int], Activations] = {}
-        self._capacity, self._outputs = rows, outputs
+        self._acts: dict[tuple[ActivationKind, int, int], Activations] = {}
+        self._outputs = outputs
         for number, layer in enumerate(weights.layers):
             self._attention(spec.attention[number], layer, number)
             self._feed_forward(layer)
@@ -117,15 +117,16 @@ class Forward:
         for part in matrix.parts:
             kind = activation_kind(part.panels, self._program.isa)
             if kind not in made:
-                made[kind] = self._activations(kind, source.width)
+                made[kind] = self._activations(kind, source.width, len(out))
                 prepare(self._program, source, made[kind], rows=rows)
             matmul(self._program, made[kind], part.panels, out, column=part.column, rows=rows, bias=part.bias, add=add)
 
-    def _activations(self, kind: ActivationKind, width: int) -> Activations:
-        """Packed rows are read before the next are made: one buffer per kind and width serves all layers."""
-        if (kind, width) not in self._acts:
-            self._acts[kind, width] = new_activations(kind, width, self._capacity)
-        return self._acts[kind, width]
+    def _activations(self, kind: ActivationKind, width: int, capacity: int) -> Activations:
+        """Packed rows are read before the next are made: one buffer per kind and size serves all layers."""
+        key = (kind, width, capacity)
+        if key not in self._acts:
+            self._acts[key] = new_activations(kind, width, capacity)
+        return self._acts[key]
 
     def _buffer(self, name: str, width: int) -> Array:
         """The row buffer of a name, shared by all layers (which may differ in width)."""

@@ -61,12 +61,12 @@ class CpuEncoder:
         self.spec = weights.spec
         self._team, self._isa, self._bf16 = team, isa, bf16
         load = _Loader(weights, bf16=bf16)
-        self._patch = load.panels(GLOBAL, VisionRole.PATCH_EMBEDDING)
+        self._patch = load.panels(GLOBAL, VisionRole.PATCH_EMBEDDING, precise=True)
         self._pre_norm = load.norm(VisionRole.PRE_NORM, GLOBAL)
         self._layers = [load.layer(i) for i in range(self.spec.layers)]
         self._projector_norm = load.norm(VisionRole.PROJECTOR_NORM, GLOBAL)
         projector = (VisionRole.PROJECTOR_MERGE, VisionRole.PROJECTOR_IN, VisionRole.PROJECTOR_OUT)
-        self._projector = [load.panels(GLOBAL, role) for role in projector]
+        self._projector = [load.panels(GLOBAL, role, precise=True) for role in projector]
         self._recording: _Recording | None = None
 
     def encode(self, patches: Patches) -> Floats:
@@ -97,11 +97,11 @@ class _Loader:
         out[: len(values)] = values
         return out
 
-    def panels(self, layer: int, *roles: VisionRole) -> Panels:
-        """The roles' matrices, one below the other."""
+    def panels(self, layer: int, *roles: VisionRole, precise: bool = False) -> Panels:
+        """The roles' matrices, one below the other.  precise: as exact as the file, whatever the precision."""
         rows = np.concatenate([self._weights.matrix(role, layer) for role in roles])
         types = {self._weights.plan.tensors[role, layer].type_name for role in roles}
-        if self._bf16:
+        if self._bf16 and not precise:
             return repack(_to_bf16(rows).view(np.uint8), "BF16")
         if types == {"F16"}:
             return repack(rows.astype(np.float16).view(np.uint8), "F16")  # exact: they come from float16
