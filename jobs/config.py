@@ -86,13 +86,10 @@ class RenderSection(Section):
     memory_bytes: int = Field(default=2 << 30, ge=256 << 20)
 
 
-class LoopSection(Section):
-    """When a text that repeats itself is stopped."""
+class QualitySection(Section):
+    """What keeps a page's status truthful."""
 
-    stop: bool = True
-    repeats: int = Field(default=8, ge=2)
-    span_tokens: int = Field(default=200, ge=8)
-    longest_period_tokens: int = Field(default=400, ge=1)
+    skip_blank: bool = True
 
 
 class PromptSection(Section):
@@ -120,7 +117,7 @@ class Config(Section):
     input: InputSection = InputSection()
     output: OutputSection = OutputSection()
     render: RenderSection = RenderSection()
-    loop: LoopSection = LoopSection()
+    quality: QualitySection = QualitySection()
     prompt: PromptSection = PromptSection()
     run: RunSection = RunSection()
 
@@ -138,6 +135,6 @@ SHAPES_TEXT: tuple[tuple[str, str | None], ...] = (
     ("sampling", None),
     ("vision", None),
     ("render", "max_dpi"),
-    ("loop", None),
+    ("quality", None),
     ("prompt", None),
 )

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Protocol
 
 from jobs.errors import InputError
 from jobs.identity import hash_file
@@ -20,10 +19,8 @@ from pipeline.errors import PageError, TooLarge, Unreadable
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
 
 
-class CountPages(Protocol):
-    """How many pages a document has; raises PageError when it is none."""
-
-    def __call__(self, path: Path) -> int: ...
+CountPages = Callable[[Path], int]
+"""How many pages a document has; raises PageError when it is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,11 @@ class Reader(Protocol):
 class Store(Protocol):
     """Durable records of finished pages."""
 
-    def write(self, text: PageText) -> None:
+    def put(self, page: PageText) -> None:
         """Make a page durable."""
 
-    def has(self, ref: PageRef) -> bool:
-        """Is there a record of the page?"""
+    def get(self, ref: PageRef) -> PageText | None:
+        """The page, None where no whole record lies."""
 
 
 class Outputs(Protocol):
@@ -120,7 +120,7 @@ class Runner:
         if self._rules.retry_failed:
             self._ledger.retry_failed()
         done = self._ledger.outcomes()
-        self._ledger.reopen([work for work in done if not self._stages.store.has(self._ref(work))])
+        self._ledger.reopen([work for work in done if self._stages.store.get(self._ref(work)) is None])
         left = self._ledger.unfinished()
         self._meter = Meter(len(works), len(works) - left, now)
         self._settle_all()
@@ -244,7 +244,7 @@ class Runner:
         key = (text.ref.document_hash, text.ref.page)
         claim = self._held.pop(key)
         self._reading.discard(key)
-        self._stages.store.write(text)  # durable before the ledger says so
+        self._stages.store.put(text)  # durable before the ledger says so
         outcome = Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings)
         if not self._ledger.finish(claim, outcome, self._now):
             _log.warning("page %d of %s: another process took it over", text.ref.page + 1, text.ref.document)

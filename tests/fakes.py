@@ -109,14 +109,14 @@ class MemoryStore:
     texts: dict[tuple[str, int], PageText] = field(default_factory=dict)
     writes: list[int] = field(default_factory=list)
 
-    def write(self, text: PageText) -> None:
+    def put(self, page: PageText) -> None:
         if len(self.writes) >= self.space:
             raise OutputError("expected room for a page, found the disk full")
-        self.writes.append(text.ref.page)
-        self.texts[text.ref.document_hash, text.ref.page] = text
+        self.writes.append(page.ref.page)
+        self.texts[page.ref.document_hash, page.ref.page] = page
 
-    def has(self, ref: PageRef) -> bool:
-        return (ref.document_hash, ref.page) in self.texts
+    def get(self, ref: PageRef) -> PageText | None:
+        return self.texts.get((ref.document_hash, ref.page))
 
 
 @dataclass

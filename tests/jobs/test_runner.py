@@ -233,12 +233,12 @@ def test_two_runners_share_a_job_without_doing_a_page_twice(bench: Bench) -> Non
 @pytest.mark.parametrize("moment", ["before the write", "after the write", "before the outputs"])
 def test_run_killed_at_a_named_moment_leaves_nothing_undone(bench: Bench, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = bench.runner("killed")
-    write, settle = bench.store.write, bench.outputs.settle
+    put, settle = bench.store.put, bench.outputs.settle
 
-    def killing_write(text: object) -> None:
+    def killing_put(page: object) -> None:
         if len(bench.store.writes) == 4 and moment == "before the write":
             raise Killed
-        write(text)  # type: ignore[arg-type]
+        put(page)  # type: ignore[arg-type]
         if len(bench.store.writes) == 4 and moment == "after the write":
             raise Killed
 
@@ -247,7 +247,7 @@ def test_run_killed_at_a_named_moment_leaves_nothing_undone(bench: Bench, moment
             raise Killed
         settle(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bench.store, "write", killing_write)
+    monkeypatch.setattr(bench.store, "put", killing_put)
     monkeypatch.setattr(bench.outputs, "settle", killing_settle)
     with pytest.raises(Killed):
         drive(runner)

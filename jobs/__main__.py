@@ -1,0 +1,5 @@
+"""``python -m jobs`` is ``pagemill``."""
+
+from jobs.cli import main
+
+main()

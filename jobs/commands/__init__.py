@@ -1,0 +1,1 @@
+"""What the commands do; ``cli`` imports each when it is asked for."""

@@ -1,0 +1,72 @@
+"""``pagemill run``: transcribe documents."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobs.cli import SOME_FAILED
+from jobs.errors import ConfigError
+from jobs.job import Report, run_job
+from jobs.layers import load_config
+from jobs.models import REAL_MODEL_ADVICE
+from jobs.spec import JobSpec, resolve_job
+from pipeline.progress import Progress, open_progress
+
+JOB_SUFFIXES = (".yaml", ".yml")
+MOST_MESSAGES = 50
+
+
+def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:
+    """Runs a job file, or documents with the default settings."""
+    job_file, paths = _split(inputs)
+    config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
+    job = resolve_job(config)
+    progress = open_progress(config.run.progress, sys.stderr, sys.stdout)
+    logging.basicConfig(format="pagemill: %(message)s", level=logging.WARNING)
+    if job.model.embedded:
+        progress.note(f"model: the sample model {job.model.text.name}, for short strips of clean print; {REAL_MODEL_ADVICE}")
+    from jobs.opening import open_reader  # loads the engine, which takes longer than to find a fault in the settings
+
+    return tell(run_job(job, open_reader, progress), job, progress)
+
+
+def tell(report: Report, job: JobSpec, progress: Progress) -> int:
+    """Says how a job ended; returns the exit code."""
+    troubled = report.troubled
+    for document, page, outcome in troubled[:MOST_MESSAGES]:
+        progress.note(f"{document.found.path}, page {page + 1}: {outcome.status}: {outcome.reason}")
+    if len(troubled) > MOST_MESSAGES:
+        progress.note(f"... and {len(troubled) - MOST_MESSAGES} more pages that are not ok")
+    counts = report.counts
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=_status_order))
+    progress.note(
+        f"{len(report.pages)} pages: {told}; {report.new_pages} of them now, in {report.seconds:.1f} s; see {job.output}"
+    )
+    if report.signal is not None:
+        progress.note("interrupted; the same command goes on from here")
+        return 128 + report.signal
+    if counts["failed"]:
+        progress.note("failed pages stay failed in later runs; --retry-failed tries them again")
+        return SOME_FAILED
+    return 0
+
+
+def _split(inputs: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """A job file, or documents; never both."""
+    job_files = [text for text in inputs if text.lower().endswith(JOB_SUFFIXES)]
+    if not job_files:
+        return None, list(inputs)
+    if len(inputs) > 1:
+        raise ConfigError(
+            [f"expected one job file or documents, found {job_files[0]} among {len(inputs)} names; give it alone"]
+        )
+    return Path(job_files[0]), []
+
+
+def _status_order(item: tuple[str, int]) -> int:
+    order = ("ok", "blank", "truncated", "looped", "failed", "left")
+    return order.index(item[0]) if item[0] in order else len(order)

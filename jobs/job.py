@@ -1,0 +1,153 @@
+"""One job from its settings to its end: the parts put together, driven, and told.
+
+``run_job`` is what ``pagemill run`` does; tests give it another reader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.discover import Document, find_files, open_documents
+from jobs.ledger import Ledger, Outcome, Work
+from jobs.outputs import DocumentOutputs, StoredPages
+from jobs.owner import this_process
+from jobs.runner import PageSource, Reader, Rules, Runner, Stages
+from jobs.spec import JobSpec
+from jobs.stopping import Stopper
+from jobs.version import software_version
+from pipeline.documents import Inspector
+from pipeline.page import PageRef
+from pipeline.preprocess import RenderSettings
+from pipeline.producer import Producer
+from pipeline.progress import Progress
+
+SHOW_SECONDS = 0.25
+PAUSE_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReader:
+    """A reader, and the largest page that its model takes."""
+
+    reader: Reader
+    longest_edge_px: int
+
+
+ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a job ended.  pages: every page of every input, in order: document, page from 0, outcome; None when not done.
+
+    signal: what interrupted it, None when it went to its end.
+    """
+
+    pages: tuple[tuple[Document, int, Outcome | None], ...]
+    new_pages: int
+    seconds: float
+    signal: int | None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many pages have each status; "left" for those not done."""
+        return Counter(outcome.status if outcome else "left" for _, _, outcome in self.pages)
+
+    @property
+    def troubled(self) -> list[tuple[Document, int, Outcome]]:
+        """Pages that ended other than ok."""
+        return [(document, page, outcome) for document, page, outcome in self.pages if outcome and outcome.status != "ok"]
+
+
+def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress) -> Report:
+    """Does what is missing.  Raises JobError, ModelError; what is done by then stays done."""
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stack.callback(progress.close)
+        stopper = stack.enter_context(Stopper())
+        files = find_files(job.inputs)
+        ledger = Ledger(job.ledger_path, this_process())
+        stack.callback(ledger.close)
+        with Inspector(
+            timeout_seconds=job.config.render.timeout_seconds, memory_bytes=job.config.render.memory_bytes
+        ) as inspector:
+            documents = list(open_documents(files, _page_counter(inspector, job), job.config.input.max_pages))
+        runner = _build(stack, job, documents, ledger, open_reader)
+        runner.start(time.time())
+        try:
+            _drive(runner, progress, stopper)
+        finally:
+            runner.release(time.time())
+        outcomes = runner.outcomes()
+        return Report(
+            tuple(_pages(documents, outcomes)), runner.snapshot(time.time()).done, time.monotonic() - started, stopper.signal
+        )
+
+
+def provenance_of(job: JobSpec) -> dict[str, str]:
+    """What every page record says of where its text comes from."""
+    return {"software": f"pagemill {software_version()}", "model": job.model_hash, "settings": job.settings_hash}
+
+
+def _build(stack: ExitStack, job: JobSpec, documents: list[Document], ledger: Ledger, open_reader: ReaderOpener) -> Runner:
+    provenance = provenance_of(job)
+    opened = stack.enter_context(open_reader(job, provenance))
+    store = StoredPages(job.pages_folder)
+    outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store)
+    outputs.name_documents(documents)
+    run = job.config.run
+    rules = Rules(job.model_hash, job.settings_hash, run.attempts, run.lease_seconds, run.retry_failed, provenance)
+    stages = Stages(_source_opener(job, opened.longest_edge_px), opened.reader, store, outputs)
+    return Runner(documents, ledger, stages, rules)
+
+
+def _source_opener(job: JobSpec, longest_edge_px: int) -> Callable[[Iterator[PageRef]], PageSource]:
+    render, config = job.config.render, job.config
+    settings = RenderSettings(
+        longest_edge_px=longest_edge_px,
+        multiple_px=config.vision.multiple_px,
+        max_dpi=render.max_dpi,
+        max_pixels=render.max_pixels,
+        password=config.input.password,
+    )
+
+    def open_source(refs: Iterator[PageRef]) -> PageSource:
+        return Producer(
+            refs,
+            settings,
+            workers=render.workers,
+            ahead=render.ahead,
+            timeout_seconds=render.timeout_seconds,
+            memory_bytes=render.memory_bytes,
+        )
+
+    return open_source
+
+
+def _page_counter(inspector: Inspector, job: JobSpec) -> Callable[[Path], int]:
+    section = job.config.input
+    return lambda path: inspector.inspect(path, password=section.password, max_pages=section.max_pages).pages
+
+
+def _drive(runner: Runner, progress: Progress, stopper: Stopper) -> None:
+    shown = float("-inf")
+    while stopper.signal is None and runner.step(time.time()):
+        now = time.monotonic()
+        if now >= shown + SHOW_SECONDS:
+            progress.show(runner.snapshot(time.time()))
+            shown = now
+        if runner.waits_for_others:
+            time.sleep(PAUSE_SECONDS)
+    progress.show(runner.snapshot(time.time()))
+
+
+def _pages(documents: list[Document], outcomes: Mapping[Work, Outcome]) -> Iterator[tuple[Document, int, Outcome | None]]:
+    by_page = {(work.document_hash, work.page): outcome for work, outcome in outcomes.items()}
+    for document in documents:
+        for page in range(document.pages):
+            yield document, page, by_page.get((document.content_hash, page))

@@ -1,0 +1,67 @@
+"""From a job's settings to a reader of pages: both model files opened and fitted to each other before any page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from decoder.engine import Engine
+from decoder.kernels.team import available_cores
+from decoder.model import open_model
+from decoder.sampler import Sampling
+from jobs.config import Config
+from jobs.errors import ConfigError
+from jobs.job import OpenReader
+from jobs.spec import JobSpec
+from pipeline.reader import PageReader, ReadSettings
+from vision.encoder import open_encoder
+
+
+@contextmanager
+def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
+    """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
+    config = job.config
+    threads = config.engine.threads
+    check_threads(threads)
+    model = open_model(job.model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
+    encoder = open_encoder(
+        job.model.mmproj,
+        backend=config.vision.backend,
+        precision=config.vision.precision,
+        threads=threads,
+        text_width=model.spec.width,
+    )
+    try:
+        engine = Engine(
+            model,
+            slots=config.engine.slots,
+            context=min(config.engine.context, model.spec.context),
+            threads=threads,
+            kv_cache=config.engine.kv_cache,
+            chunk=config.engine.chunk,
+        )
+        try:
+            reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance)
+            longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
+            yield OpenReader(reader, longest)
+        finally:
+            engine.close()
+    finally:
+        encoder.close()
+
+
+def check_threads(threads: int | None) -> None:
+    """Raises ConfigError for more threads than cores: they would wait for each other at every step."""
+    cores = available_cores()
+    if threads is not None and threads > cores:
+        raise ConfigError([f"engine.threads: expected at most {cores}, the cores available here, found {threads}"])
+
+
+def _read_settings(config: Config) -> ReadSettings:
+    return ReadSettings(
+        max_tokens=config.engine.max_tokens,
+        sampling=Sampling(**config.sampling.model_dump()),
+        prompt_text=config.prompt.text,
+        multiple_px=config.vision.multiple_px,
+        skip_blank=config.quality.skip_blank,
+    )
