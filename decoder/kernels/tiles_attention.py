@@ -108,8 +108,8 @@ def emit_values(
         for v in range(tile.vectors)
     ]
 
-    def step(row: Value, chunk: Value, offset: int, odd: bool = False) -> None:
-        weights = [_weights(e, tile, row, v * tile.step_bytes, odd) for v in range(tile.vectors)]
+    def step(row: Value, chunk: Value, offset: int) -> None:
+        weights = [_weights(e, tile, row, v * tile.step_bytes) for v in range(tile.vectors)]
         accumulate(e, tile, sums, weights, chunk, 64, offset)
 
     steps = b.lshr(keys, e.const(tile.pair - 1))
@@ -124,7 +124,10 @@ def emit_values(
         step(e.at(row, b.mul(i, step_stride)), e.at(chunk, e.scaled(i, 4)), 0)
     if tile.pair == 2:
         with e.loop(b.and_(keys, e.const(1))):
-            step(e.at(row, b.mul(rest, step_stride)), e.at(chunk, e.scaled(rest, 4)), 0, odd=True)
+            row, chunk = e.at(row, b.mul(rest, step_stride)), e.at(chunk, e.scaled(rest, 4))
+            for v in range(tile.vectors):  # the second of each pair was never written
+                half = b.and_(e.load(row, V16I, v * tile.step_bytes), e.const(_LOW_HALF, V16I))
+                accumulate(e, tile, sums[v : v + 1], [half], chunk, 64, 0)
     for v in range(tile.vectors):
         for n, target in enumerate(targets):
             e.store(target, e.get(sums[v][n]), 64 * v)
@@ -135,16 +138,15 @@ def half_chunk(e: Emitter, rows: Value, run: Value, stride: Value) -> Value:
     return e.at(rows, e.b.mul(e.b.lshr(run, e.const(1)), stride), e.scaled(e.b.and_(run, e.const(1)), 32))
 
 
-def _weights(e: Emitter, tile: Tile, address: Value, offset: int, odd: bool = False) -> Value:
-    """One step's vector; odd: the second of each pair was never written and reads as zero."""
+def _weights(e: Emitter, tile: Tile, address: Value, offset: int) -> Value:
+    """One step's vector."""
     if tile.stored == "f16":
         return e.b.fpext(e.load(address, vector(F16), offset), V16F)
     if tile.stored == "f32":
         return e.load(address, V16F, offset)
     if tile.stored == "q8_0":
         return e.b.sitofp(e.load(address, vector(I8), offset), V16F)
-    pairs = e.load(address, V16I, offset)
-    return e.b.and_(pairs, e.const(_LOW_HALF, V16I)) if odd else pairs
+    return e.load(address, V16I, offset)
 
 
 def accumulate(

@@ -1,0 +1,167 @@
+"""A recorded ROPE_STORE and ATTEND over one layer, for tests: rows in, attention out, and the cache read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from decoder.kernels import ops_attention, reference_attention
+from decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
+from decoder.kernels.drivers.step import ROWS, SEGMENTS
+from decoder.kernels.isa import Isa
+from decoder.kernels.memory import Array, aligned
+from decoder.kernels.program import Program
+from decoder.kernels.team import Team
+from decoder.kernels.tiles_softmax import Precision
+from decoder.kv_cache import KvCache
+from decoder.kv_codec import CODECS
+from decoder.spec import AttentionSpec
+
+KINDS = {"prompt": PROMPT_CHUNK, "decode": DECODE_ROWS, "patches": BIDIRECTIONAL}
+LAYER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Shape of an attention."""
+
+    head_dim: int
+    group: int
+    kv_heads: int = 2
+
+    @property
+    def heads(self) -> int:
+        return self.group * self.kv_heads
+
+    @property
+    def width(self) -> int:
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+    def split(self, rows: Array) -> tuple[Array, Array, Array]:
+        """q, k, v of qkv rows: (rows, heads, head_dim) each."""
+        q, k, v = np.split(rows, [self.heads * self.head_dim, (self.heads + self.kv_heads) * self.head_dim], axis=1)
+        return tuple(part.reshape(len(rows), -1, self.head_dim) for part in (q, k, v))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A segment: rows of one slot from a position on."""
+
+    slot: int
+    position: int
+    rows: Array
+    kind: Literal["prompt", "decode", "patches"] = "prompt"
+
+
+@dataclass(slots=True)
+class Layer:
+    """The op pair under test.  rope: (cos, sin) per position, or none."""
+
+    shape: Heads
+    isa: Isa
+    team: Team
+    codec: str = "f32"
+    precision: Precision = "f32"
+    slots: int = 1
+    capacity: int = 1024
+    rows: int = 1024
+    window: int = 0
+    rope: tuple[Array, Array] | None = None
+    pairing: Literal["adjacent", "halves"] = "halves"
+    norms: tuple[Array, Array] | None = None
+    cache: KvCache = field(init=False)
+    qkv: Array = field(init=False)
+    _out: Array = field(init=False)
+    _tables: tuple[Array, ...] = field(init=False)
+    _program: Program = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape, codec = self.shape, CODECS[self.codec]
+        spec = AttentionSpec(shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5)
+        self.cache = KvCache([spec] * 2, codec, self.slots, self.capacity)
+        self.qkv, self._out = (aligned((self.rows, width), np.float32) for width in (shape.width, shape.heads * shape.head_dim))
+        position, base, segments = aligned(self.rows, np.int64), aligned(self.rows, np.int64), aligned((64, 8), np.int64)
+        turns = [aligned((self.rows, table.shape[1]), np.float32) for table in self.rope or ()]
+        self._tables = (position, base, segments, *turns)
+        program = self._program = Program(self.team, self.isa)
+        d, common = (
+            shape.head_dim,
+            {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim, "q_column": 0},
+        )
+        place = {"layer_offset": self.cache.layer_offset(LAYER), "codec": codec, "capacity": self.cache.capacity}
+        ops_attention.rope_store(
+            program, self.qkv, **common, **place, k_column=shape.heads * d, v_column=(shape.heads + shape.kv_heads) * d,
+            rope_dims=2 * turns[0].shape[1] if turns else 0, pairing=self.pairing, cos=turns[0] if turns else None,
+            sin=turns[1] if turns else None, q_norm=self.norms[0] if self.norms else None,
+            k_norm=self.norms[1] if self.norms else None, eps=1e-6, row_position=position, row_base=base,
+        )  # fmt: skip
+        ops_attention.attend(
+            program, self.qkv, self._out, **common, **place, scale=d**-0.5, window=self.window, segments=segments,
+            precision=self.precision,
+        )  # fmt: skip
+
+    def run(self, *pieces: Piece) -> list[Array]:
+        """One step; the attention of each piece's rows."""
+        position, base, segments, *turns = self._tables
+        begin = 0
+        for index, piece in enumerate(pieces):
+            count, at = len(piece.rows), self.cache.base(piece.slot)
+            rows, positions = slice(begin, begin + count), np.arange(piece.position, piece.position + count)
+            self.qkv[rows], position[rows], base[rows] = piece.rows, positions, at
+            for table, values in zip(turns, self.rope or (), strict=True):
+                table[rows] = values[positions]
+            segments[index] = begin, count, piece.position, at, KINDS[piece.kind], piece.position + count, 0, 0
+            begin += count
+        self._program.step[[ROWS, SEGMENTS]] = begin, len(pieces)
+        self._program.run()
+        ends = np.cumsum([len(piece.rows) for piece in pieces])
+        return [self._out[end - len(piece.rows) : end].copy() for end, piece in zip(ends, pieces, strict=True)]
+
+    def stored(self, slot: int, count: int) -> tuple[Array, Array]:
+        """The cached keys and values of ``count`` positions as the layouts in ``kv_codec`` say: (count, kv_heads, head_dim) float32."""
+        codec, d, capacity = self.cache.codec, self.shape.head_dim, self.cache.capacity
+        memory = self.cache._buffers[slot]
+        assert memory is not None
+        regions = memory[self.cache.layer_offset(LAYER) :][: self.cache.slot_bytes // 2].reshape(self.shape.kv_heads, 2, -1)
+        keys = np.stack([READ_KEYS[codec.name](region, d, capacity)[:count] for region in regions[:, 0]], 1)
+        values = np.stack([READ_VALUES[codec.name](region, d, capacity)[:count] for region in regions[:, 1]], 1)
+        return (
+            reference_attention.rotate(keys, codec.key_rotation(d)),
+            reference_attention.rotate(values, codec.value_rotation(d)),
+        )
+
+
+def _floats(region: Array, kind: str) -> Array:
+    if kind == "bf16":
+        return (region.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return region.view(np.dtype(kind)).astype(np.float32)
+
+
+def _plain_keys(kind: str, pair: int = 1):  # type: ignore[no-untyped-def]
+    return lambda region, d, capacity: (
+        _floats(region, kind).reshape(capacity // 16, d // pair, 16, pair).transpose(0, 2, 1, 3).reshape(capacity, d)
+    )
+
+
+def _plain_values(kind: str, pair: int = 1):  # type: ignore[no-untyped-def]
+    return lambda region, d, capacity: _floats(region, kind).reshape(-1, d, pair).transpose(0, 2, 1).reshape(capacity, d)
+
+
+def _coded_keys(region: Array, d: int, capacity: int) -> Array:
+    tiles = region.reshape(capacity // 16, -1)
+    codes = tiles[:, : 16 * d].view(np.int8).reshape(-1, d // 32, 32, 16).astype(np.float32)
+    scales = _floats(np.ascontiguousarray(tiles[:, 16 * d :]), "f2").reshape(-1, d // 32, 1, 16)
+    return (codes * scales).reshape(-1, d, 16).transpose(0, 2, 1).reshape(capacity, d)
+
+
+def _coded_values(region: Array, d: int, capacity: int) -> Array:
+    blocks = region.reshape(capacity // 256, -1)
+    codes = blocks[:, : 256 * d].view(np.int8).reshape(-1, 256, d // 32, 32).astype(np.float32)
+    scales = _floats(np.ascontiguousarray(blocks[:, 256 * d :]), "f2").reshape(-1, d // 32, 256).transpose(0, 2, 1)
+    return (codes * scales[..., None]).reshape(capacity, d)
+
+
+READ_KEYS = {"f32": _plain_keys("f4"), "f16": _plain_keys("f2"), "bf16": _plain_keys("bf16", 2), "q8_0": _coded_keys}
+READ_VALUES = {"f32": _plain_values("f4"), "f16": _plain_values("f2"), "bf16": _plain_values("bf16", 2), "q8_0": _coded_values}
