@@ -241,14 +241,13 @@ def main() -> NoReturn:
 
 def _explain(error: Exception) -> int | None:
     """Tells an expected error on standard error; returns its exit code, None for an error that nobody expected."""
-    if isinstance(error, BrokenPipeError):  # our reader has gone, `pagemill generate ... | head`
-        sys.stderr.close()
-        return 0
+    if isinstance(error, typer.Abort):
+        return 128 + 2
     exit_code = getattr(error, "exit_code", None)  # an error of typer's: wrong command or option
     if isinstance(exit_code, int) and hasattr(error, "show"):
         error.show()
         return exit_code
-    from jobs.commands.errors import exit_code_of
+    from jobs.commands.exit_codes import exit_code_of
 
     code = exit_code_of(error)
     if code is not None:

@@ -33,7 +33,7 @@ class Found:
     @property
     def source(self) -> str:
         """The file as the ledger calls it: its absolute path."""
-        return str(self.path.absolute()).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return os.path.abspath(self.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def check_layer(layer: Layer) -> list[str]:
     try:
         Config.model_validate(layer.tree)
     except ValidationError as error:
-        return [_problem(layer, details) for details in error.errors(include_url=False)]
+        return [_problem(layer, details) for details in error.errors(include_url=False) if not _follows(details)]
     return []
 
 
@@ -96,6 +96,11 @@ def _problem(layer: Layer, details: ErrorDetails) -> str:
     expected = re.sub(r"^(Input|\w+) should (be|have) ", "", details["msg"])
     expected = re.sub(r"^(greater|less) than", r"a value \1 than", expected).replace("valid tuple", "list")
     return start + f"expected {expected}, found {shown(details['input'])}"
+
+
+def _follows(details: ErrorDetails) -> bool:
+    """True for "too few items" where there are items: they are at fault, and told, themselves."""
+    return details["type"] == "too_short" and bool(details["input"])
 
 
 def _did_you_mean(key: Key) -> str:

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from decoder.engine import Engine
-from decoder.kernels.team import available_cores
 from decoder.model import open_model
 from decoder.sampler import Sampling
 from jobs.config import Config
-from jobs.errors import ConfigError
 from jobs.job import OpenReader
 from jobs.spec import JobSpec
 from pipeline.reader import PageReader, ReadSettings
@@ -22,7 +20,6 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
     """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
     config = job.config
     threads = config.engine.threads
-    check_threads(threads)
     model = open_model(job.model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
     encoder = open_encoder(
         job.model.mmproj,
@@ -48,13 +45,6 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
             engine.close()
     finally:
         encoder.close()
-
-
-def check_threads(threads: int | None) -> None:
-    """Raises ConfigError for more threads than cores: they would wait for each other at every step."""
-    cores = available_cores()
-    if threads is not None and threads > cores:
-        raise ConfigError([f"engine.threads: expected at most {cores}, the cores available here, found {threads}"])
 
 
 def _read_settings(config: Config) -> ReadSettings:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decoder.errors import ModelError, Refused
 from decoder.files import open_file
 from decoder.tokenizer import Tokenizer
 from jobs.errors import InputError, OutputError
@@ -26,7 +27,7 @@ def write_logits(model: Path, tokens: Path, out: Path, *, kv_cache: str, exact: 
         raise InputError(f"{tokens}: expected one dimension of integers, found {ids.dtype} of shape {ids.shape}")
     from decoder.engine import logits
     from decoder.model import open_model
-    from jobs.opening import check_threads
+    from jobs.fit import check_threads
 
     check_threads(threads)
     opened = open_model(model, kv_cache=kv_cache, exact=exact)
@@ -47,13 +48,16 @@ def write_embeddings(
     """Writes (rows, width) float32 of an image file, or of pixels that need no preprocessing."""
     if (image is None) == (pixels is None):
         raise InputError("expected an IMAGE or --pixels FILE.npy, found " + ("neither" if image is None else "both"))
-    from jobs.opening import check_threads
+    from jobs.fit import check_threads
     from vision.encoder import open_encoder
     from vision.errors import BadPixels
     from vision.patches import to_patches
 
     check_threads(threads)
-    encoder = open_encoder(mmproj, precision=precision, threads=threads)
+    try:
+        encoder = open_encoder(mmproj, precision=precision, threads=threads)
+    except Refused as error:
+        raise ModelError("\n".join(f"{mmproj}: {reason}" for reason in error.reasons)) from error
     try:
         ready = _prepared(image, encoder.spec, multiple_px) if image is not None else _given(pixels or Path())
         _save(out, encoder.encode(to_patches(ready, encoder.spec)))

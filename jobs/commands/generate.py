@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from decoder.errors import ModelError
 from decoder.model import Model, open_model
 from decoder.sampler import Sampling
 from decoder.tokenizer import Tokenizer
-from jobs.opening import check_threads
+from jobs.fit import check_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Wish:
 
 def generate_text(path: Path, wish: Wish, kv_cache: str, threads: int | None) -> int:
     """Prints the text as it comes, whole characters at a time."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when `head` has read enough, end quietly as other programs do
     check_threads(threads)
     model = open_model(path, kv_cache=kv_cache)
     tokenizer = model.tokenizer

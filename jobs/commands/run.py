@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobs.cli import SOME_FAILED
 from jobs.errors import ConfigError
+from jobs.fit import check_model, check_threads
 from jobs.job import Report, run_job
 from jobs.layers import load_config
 from jobs.models import REAL_MODEL_ADVICE
@@ -24,7 +25,9 @@ def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]
     """Runs a job file, or documents with the default settings."""
     job_file, paths = _split(inputs)
     config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
+    check_threads(config.engine.threads)
     job = resolve_job(config)
+    check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
     progress = open_progress(config.run.progress, sys.stderr, sys.stdout)
     logging.basicConfig(format="pagemill: %(message)s", level=logging.WARNING)
     if job.model.embedded:
