@@ -25,7 +25,8 @@ from decoder.kernels.memory import Array, aligned
 class ActivationKind:
     """How a row is packed.
 
-    block: values per scale (int8) or per run (bf16, f32: 32).  offset: of unsigned weight codes.  sub: values per entry of
+    block: values per scale (int8) or per run (bf16, f32: 32).  offset: of unsigned weight codes; -1 for
+    weights with minima in blocks of 32, whose sums32 are the plain sums.  sub: values per entry of
     sums32, 16 or 32.
 
     All K-quants share one kind (256, offset 32, sub 16), so one packed row serves matrices of Q4_K, Q5_K and Q6_K.

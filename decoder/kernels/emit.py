@@ -158,6 +158,11 @@ class Emitter:
         pairs = vector(BF16, 2 * LANES)
         return self.call("llvm.x86.avx512bf16.dpbf16ps.512", V16F, total, self.bits(a, pairs), self.bits(b, pairs))
 
+    def fence(self) -> None:
+        """No instruction: but loads stay on their side, so that the scheduler does not fill the registers with early ones."""
+        kind = ir.FunctionType(ir.VoidType(), [])
+        self.b.asm(kind, "", "~{memory}", [], True)
+
     # control
     def variable(self, initial: Value) -> Value:
         """A mutable local (a register after mem2reg); read with ``get``, write with ``set``."""

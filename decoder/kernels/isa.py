@@ -40,7 +40,7 @@ class Isa:
 AVX512 = Isa("avx512", "znver4", "", "", "vnni", 16, True, (1, 2, 4, 8, 16))
 AVX512_NO_BF16 = Isa("avx512-vnni", "cascadelake", "", "", "vnni", 16, False, (1, 2, 4, 8, 16))
 AVX2 = Isa("avx2", "haswell", "", "", "maddubs", 8, False, (1, 2, 4))
-NEON = Isa("neon", "apple-m1", "", "aarch64-unknown-linux-gnu", "sdot", 4, False, (1, 2, 4))
+NEON = Isa("neon", "apple-m1", "", "aarch64-unknown-linux-gnu", "sdot", 4, False, (1, 2, 4, 8))
 PORTABLE = Isa("portable", "", "", "", "generic", 4, False, (1, 2, 4))
 ISAS: Mapping[str, Isa] = {isa.name: isa for isa in (AVX512, AVX512_NO_BF16, AVX2, NEON, PORTABLE)}
 

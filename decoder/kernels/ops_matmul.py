@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CACHED_BYTES = 384 << 10
 """Activations that are meant to stay in a core's second cache beside a row group of weights."""
+PLAIN_SUMS = -1
+"""As offset of a kind: sums32 are then the sums themselves, which minima of blocks of 32 are multiplied with."""
 ROW_BLOCK = 48
 """Rows per block are a multiple of every tile's activation count."""
 
@@ -32,7 +34,7 @@ def activation_kind(weights: Panels | str, isa: Isa, *, exact: bool = False) -> 
         return ActivationKind("bf16" if layout.pairs and isa.bf16 and not exact else "f32")
     if layout.is_super:
         return ActivationKind("int8", 256, 32, 16)
-    return ActivationKind("int8", 32, layout.offset)
+    return ActivationKind("int8", 32, PLAIN_SUMS if layout.has_minima else layout.offset)
 
 
 def matmul(

@@ -21,11 +21,10 @@ from decoder.kernels.isa import LANES, Isa
 from decoder.kernels.layouts import CODES_PER_VECTOR, LAYOUTS, CodeLayout
 
 ARGUMENTS = 8
-FULL_WIDTH_UP_TO = 2
-"""With so few activations a code vector dies at once, so all 16 lanes pass together whatever the registers hold."""
-PREFETCH_FROM = 8
-"""Tiles of so many activations compute long enough to hide a prefetch; smaller ones leave the stream to the hardware."""
-PREFETCH_BYTES = 2560
+PREFETCH_BYTES = {4: 8192, 8: 2560, 16: 2560}
+"""Activations -> how far ahead weights are asked for; with fewer, the hardware streams better alone (measured)."""
+FENCE_EVERY = 2
+"""Activations whose loads the scheduler may mix."""
 
 
 @cache
@@ -42,7 +41,7 @@ def int8_emit(format: str, count: int) -> Emit:
     def emit(
         e: Emitter, w: Value, codes: Value, scales: Value, sums16: Value, sums32: Value, out: Value, blocks: Value, rows: Value
     ) -> None:
-        lanes = LANES if count <= FULL_WIDTH_UP_TO else e.isa.dot_lanes
+        lanes = LANES if count == 1 else e.isa.dot_lanes  # of one activation, a code vector dies at once: no need of registers
         with e.loop(LANES // lanes) as lane_pass:
             lane = e.scaled(lane_pass, lanes)
             tile = _Tile(e, layout, count, lanes, lane, w, codes, scales, sums16, sums32, e.at(out, e.scaled(lane, 4)), rows)
@@ -111,6 +110,8 @@ def _super_blocks(t: _Tile, blocks: Value) -> None:
             _prefetch(t, run, layout.tile_bytes // layout.subs)
             signed, offsets = e.at(codes, e.scaled(sub, 32)), e.at(sums32, e.scaled(sub, 8))
             for n, total in enumerate(totals):
+                if n and n % FENCE_EVERY == 0:
+                    e.fence()
                 for part in range(parts):
                     share = slice(part * 8 // parts, (part + 1) * 8 // parts)
                     dot = _dot(t, vectors, signed, 256 * n, share, offsets, 64 * n + 4 * part)
@@ -136,7 +137,7 @@ def _close_block(t: _Tile, totals: Sequence[Value], tile: Value, scales: Value, 
 
 
 def _small_blocks(t: _Tile, blocks: Value) -> None:
-    """Blocks of 32, two a tile: total += (d * activation scale) * dot [+ (m * activation scale) * activation sum]."""
+    """Blocks of 32, two a tile: total += activation scale * (d * dot [+ m * activation sum])."""
     e, layout = t.e, t.layout
     totals = t.accumulators()
     for total in totals:
@@ -151,15 +152,14 @@ def _small_blocks(t: _Tile, blocks: Value) -> None:
         m = _half(t, halves, layout.m_at) if layout.has_minima else None
         _prefetch(t, run, layout.tile_bytes // layout.subs)
         codes, scales = e.at(t.codes, e.scaled(place, 32)), e.at(t.scales, e.scaled(place, 4))
-        sums16, sums32 = e.at(t.sums16, e.scaled(place, 2)), e.at(t.sums32, e.scaled(place, 4))
+        sums32 = e.at(t.sums32, e.scaled(place, 4))
         for n, total in enumerate(totals):
-            scale = t.splat(scales, F32, 4 * n)
-            dot = _dot(t, vectors, codes, 32 * n, slice(0, 8), sums32, 4 * n)
-            value = e.fma(t.floats(dot), e.b.fmul(d, scale), e.get(total))
+            if n and n % FENCE_EVERY == 0:
+                e.fence()
+            value = e.b.fmul(t.floats(_dot(t, vectors, codes, 32 * n, slice(0, 8), sums32, 4 * n)), d)
             if m is not None:
-                sums = t.floats(e.b.sext(t.splat(sums16, I16, 2 * n), t.vector(I32)))
-                value = e.fma(sums, e.b.fmul(m, scale), value)
-            e.set(total, value)
+                value = e.fma(t.floats(t.splat(sums32, I32, 4 * n)), m, value)
+            e.set(total, e.fma(value, t.splat(scales, F32, 4 * n), e.get(total)))
     for n, total in enumerate(totals):
         e.store(t.out, e.get(total), 64 * n)
 
@@ -171,10 +171,11 @@ def _dot(t: _Tile, vectors: Sequence[Value], signed: Value, at: int, share: slic
     """
     e, kind = t.e, t.vector(I32)
     indices = range(8)[share]
-    bytes_ = [e.bits(t.splat(signed, I32, at + 4 * j), t.vector(I8, 4)) for j in indices]
+    bytes_ = [e.bits(_four_bytes(t, signed, at, j), t.vector(I8, 4)) for j in indices]
     codes = [vectors[j] for j in indices]
     from_memory = t.layout.offset and not (t.layout.bits == 8 and takes_signed_bytes(e.isa))
-    chains = max(1, min(len(codes), 4 // t.count))
+    parts = t.lanes // e.isa.dot_lanes
+    chains = max(1, min(len(codes), 4 // (t.count * parts)))
     totals = []
     for chain in range(chains):
         start = t.splat(offsets, I32, offset_at) if from_memory and chain == 0 else e.zero(kind)
@@ -184,26 +185,34 @@ def _dot(t: _Tile, vectors: Sequence[Value], signed: Value, at: int, share: slic
     return totals[0]
 
 
+def _four_bytes(t: _Tile, signed: Value, at: int, j: int) -> Value:
+    """Activation bytes 4 j .. 4 j + 3 in every lane.  NEON multiplies by one lane of a register that holds 16 of them."""
+    if t.e.isa.dot != "sdot":
+        return t.splat(signed, I32, at + 4 * j)
+    sixteen = t.e.load(signed, vector(I32, 4), at + j // 4 * 16)
+    return t.e.shuffle(sixteen, sixteen, [j % 4] * t.lanes)
+
+
 def _code_vectors(t: _Tile, run: Value) -> list[Value]:
     """The eight vectors of 32 k, unpacked from their planes."""
     e, bits, kind = t.e, t.layout.bits, t.vector(I8, 4)
     planes = [t.load(run, I8, CODES_PER_VECTOR * i, per_lane=4) for i in range(bits)]
     if bits == 8:
         return [e.b.xor(plane, e.const(-128, kind)) for plane in planes] if takes_signed_bytes(e.isa) else planes
-    low = [e.b.and_(plane, e.const(15, kind)) for plane in planes[:4]]
-    codes = low + [e.b.lshr(plane, e.const(4, kind)) for plane in planes[:4]]
+    codes = [_field(e, plane, first, 0, 0x0F) for first in (0, 4) for plane in planes[:4]]
     if bits == 5:
-        codes = [e.b.or_(code, _bits_to_four(e, planes[4], j, 0x10)) for j, code in enumerate(codes)]
+        codes = [e.b.or_(code, _field(e, planes[4], j, 4, 0x10)) for j, code in enumerate(codes)]
     if bits == 6:
-        codes = [e.b.or_(code, _bits_to_four(e, planes[4 + j // 4], 2 * (j % 4), 0x30)) for j, code in enumerate(codes)]
+        codes = [e.b.or_(code, _field(e, planes[4 + j // 4], 2 * (j % 4), 4, 0x30)) for j, code in enumerate(codes)]
     return codes
 
 
-def _bits_to_four(e: Emitter, plane: Value, first: int, mask: int) -> Value:
-    """Bits first .. of each byte, moved to bit 4 .. and masked."""
-    shift = e.const(abs(first - 4), plane.type)
-    moved = e.b.lshr(plane, shift) if first > 4 else e.b.shl(plane, shift) if first < 4 else plane
-    return e.b.and_(moved, e.const(mask, plane.type))
+def _field(e: Emitter, plane: Value, first: int, to: int, mask: int) -> Value:
+    """Bits from ``first`` on of each byte, moved to bit ``to`` and masked.  Shifts are of 16 bits: x86 has none of bytes."""
+    moved = e.bits(plane, vector(I16, plane.type.count // 2))
+    shift = e.const(abs(first - to), moved.type)
+    moved = e.b.lshr(moved, shift) if first > to else e.b.shl(moved, shift) if first < to else moved
+    return e.b.and_(e.bits(moved, plane.type), e.const(mask, plane.type))
 
 
 def _sub_scale(t: _Tile, address: Value, part: int) -> Value:
@@ -219,7 +228,7 @@ def _half(t: _Tile, address: Value, offset: int) -> Value:
 
 
 def _prefetch(t: _Tile, run: Value, size: int) -> None:
-    """Ask for the codes a tile ahead."""
-    if t.count >= PREFETCH_FROM:
+    """Ask for weights that come later."""
+    if t.count in PREFETCH_BYTES:
         for line in range(0, size, 64):
-            t.e.prefetch(run, PREFETCH_BYTES + line)
+            t.e.prefetch(run, PREFETCH_BYTES[t.count] + line)
