@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,15 +191,19 @@ class Ledger:
             ).fetchone()
         return f"{work.document_hash}:{work.model_hash}:{work.settings_hash}:{int(pages)}:{int(attempts)}"
 
-    def output_names(self) -> dict[str, str]:
-        """Which output name each source owns: source -> name."""
-        with self._errors():
-            return dict(self._db.execute("select source, name from output").fetchall())
+    def name_outputs(
+        self, choose: Callable[[Mapping[str, str]], Mapping[str, str]], key: Callable[[str], str]
+    ) -> dict[str, str]:
+        """Which output name each source owns, for good: source -> name.
 
-    def own_name(self, source: str, name: str, name_key: str) -> None:
-        """Gives a source its output name, for good.  name_key: the name as no other may equal it."""
+        choose: those that are owned -> those to add, while no other process adds any.  key: equal for names that are the same.
+        """
         with self._transaction() as db:
-            db.execute("insert into output(name_key, name, source) values(?, ?, ?)", (name_key, name, source))
+            owned = dict(db.execute("select source, name from output").fetchall())
+            new = choose(owned)
+            rows = [(key(name), name, source) for source, name in new.items()]
+            db.executemany("insert into output(name_key, name, source) values(?, ?, ?)", rows)
+            return {**owned, **new}
 
     def output_stamp(self, source: str) -> str:
         """The stamp with which a source's outputs were last written, "" before that."""
@@ -207,10 +211,11 @@ class Ledger:
             row = self._db.execute("select stamp from output where source = ?", (source,)).fetchone()
             return str(row[0]) if row else ""
 
-    def set_output_stamp(self, source: str, stamp: str) -> None:
-        """Notes that a source's outputs are durable."""
+    def write_output(self, source: str, stamp: str, write: Callable[[str], bool]) -> None:
+        """Calls ``write`` with the last stamp, while no other process writes outputs; notes ``stamp`` if it returns true."""
         with self._transaction() as db:
-            db.execute("update output set stamp = ? where source = ?", (stamp, source))
+            if write(self.output_stamp(source)):
+                db.execute("update output set stamp = ? where source = ?", (stamp, source))
 
     def close(self) -> None:
         """Ends the connection; leases that are still held are left to ``release_dead``."""

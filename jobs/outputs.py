@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobs.discover import Document
@@ -51,39 +51,50 @@ class DocumentOutputs:
 
     def name_documents(self, documents: Sequence[Document]) -> None:
         """Give every document its output name; call it before any ``settle``."""
-        owned = self._ledger.output_names()
-        taken = {name_key(name) for name in owned.values()}
         wanted = output_names({document.found.path: document.found.relative for document in documents})
-        for document in documents:
-            source = document.found.source
-            name = owned.get(source)
-            if name is None:
-                name = next(
-                    name
-                    for name in _candidates(wanted[document.found.path], source)
-                    if name_key(name) not in taken and not any(path.exists() for path in self._paths(name, SINKS))
-                )
-                self._ledger.own_name(source, name, name_key(name))
-                taken.add(name_key(name))
-            self._names[source] = name
+
+        def choose(owned: Mapping[str, str]) -> dict[str, str]:
+            taken = {name_key(name) for name in owned.values()}
+            new: dict[str, str] = {}
+            for document in documents:
+                source = document.found.source
+                if source not in owned:
+                    names = _candidates(wanted[document.found.path], source)
+                    new[source] = next(name for name in names if name_key(name) not in taken and not self._is_there(name))
+                    taken.add(name_key(new[source]))
+            return new
+
+        self._names = self._ledger.name_outputs(choose, name_key)
 
     def settle(self, document: Document, work: Work) -> None:
         """Write a document's outputs unless they are there and fresh.  Raises OutputError."""
         source = document.found.source
-        name = self._names[source]
         stamp = self._ledger.stamp(work)
+
+        def write(last_stamp: str) -> bool:
+            return not self._is_fresh(source, last_stamp == stamp) and self._write(document)
+
+        if not self._is_fresh(source, self._ledger.output_stamp(source) == stamp):
+            self._ledger.write_output(source, stamp, write)
+
+    def _is_fresh(self, source: str, is_same: bool) -> bool:
+        return is_same and all(path.exists() for path in self._paths(self._names[source], self._formats))
+
+    def _write(self, document: Document) -> bool:
+        """False when a record has just gone; the next run makes it again."""
+        refs = [PageRef(document.found.path, document.content_hash, page) for page in range(document.pages)]
+        pages = [page for page in map(self._store.get, refs) if page is not None]
+        if len(pages) != len(refs):
+            return False
+        label = document.found.relative.as_posix()
         try:
-            if self._ledger.output_stamp(source) == stamp and all(path.exists() for path in self._paths(name, self._formats)):
-                return
-            refs = [PageRef(document.found.path, document.content_hash, page) for page in range(document.pages)]
-            pages = [page for page in map(self._store.get, refs) if page is not None]
-            if len(pages) != len(refs):
-                return  # a record has just gone; the next run makes it again
-            label = document.found.relative.as_posix()
-            write_document(self._folder, name, label, pages, self._formats)
+            write_document(self._folder, self._names[document.found.source], label, pages, self._formats)
         except OSError as error:
             raise cannot_write(self._folder, error) from error
-        self._ledger.set_output_stamp(source, stamp)
+        return True
+
+    def _is_there(self, name: str) -> bool:
+        return any(path.exists() for path in self._paths(name, SINKS))
 
     def _paths(self, name: str, formats: Iterable[str]) -> list[Path]:
         return [self._folder / (name + SINKS[one].suffix) for one in formats]

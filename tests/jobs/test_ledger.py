@@ -195,11 +195,12 @@ def test_claims_of_many_threads_never_overlap(open_ledger: Open, path: Path) -> 
 
 def test_output_name_is_owned_for_good(open_ledger: Open) -> None:
     ledger = open_ledger()
-    ledger.own_name("/a/x.pdf", "x", "x")
-    assert ledger.output_names() == {"/a/x.pdf": "x"}
+    assert ledger.name_outputs(lambda owned: {"/a/x.pdf": "x"}, str.upper) == {"/a/x.pdf": "x"}
+    assert open_ledger("b").name_outputs(lambda owned: {}, str.upper) == {"/a/x.pdf": "x"}
     assert ledger.output_stamp("/a/x.pdf") == ""
-    ledger.set_output_stamp("/a/x.pdf", "1")
-    assert open_ledger("b").output_stamp("/a/x.pdf") == "1"
+    for wrote, stamp, expected in ((True, "1", "1"), (False, "2", "1")):
+        ledger.write_output("/a/x.pdf", stamp, lambda last, wrote=wrote: wrote)
+        assert open_ledger("b").output_stamp("/a/x.pdf") == expected
 
 
 def test_ledger_of_a_newer_version_is_refused(open_ledger: Open, path: Path) -> None:
