@@ -1,7 +1,7 @@
 """The memory of cached keys and values: one buffer a slot, one slot a sequence.
 
-A slot holds ``[layer][kv head][K region, V region]`` in the layout of its codec (``kv_codec``).  Buffers come into being on first use
-and their pages when they are written, so a large capacity costs nothing until it is used.
+A slot holds ``[layer][kv head][K region, V region]`` in the layout of its codec (``kv_codec``).  Buffers come into being on
+first use and their pages when they are written, so a large capacity costs nothing until it is used.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """How keys and values are stored: one row of ``CODECS`` a way.  The layouts are drawn here, once.
 
-The memory of one (layer, kv head) is a K region, then a V region, of ``capacity`` positions each: whole blocks of 256 positions,
-one after the other, so that attention reads either region as one stream.  d is a dimension of the head, p a position:
+The memory of one (layer, kv head) is a K region, then a V region, of ``capacity`` positions each: whole blocks of 256
+positions, one after the other, so that attention reads either region as one stream.  d is a dimension, p a position:
 
-    f32, f16    K [p/16][d][16 positions]                           V [p][d]
-    bf16        K [p/16][d/2][16 positions][2 dimensions]           V [p/2][d][2 positions]
-    q8_0        K [p/16]: codes int8 [d][16], scales f16 [d/32][16]  V [p/256]: codes int8 [256][d], scales f16 [d/32][256]
+    f32, f16    K [p/16][d][16 positions]                       V [p][d]
+    bf16        K [p/16][d/2][16 positions][2 dimensions]       V [p/2][d][2 positions]
+    q8_0        K [p/16]: codes uint8 [d/4][16 positions][4 dimensions], 128 is zero; scales float16 [d/32][16 positions]
+                V [p/256][d/32]: scales float16 [256 positions]; codes int8 [64][32 dimensions][4 positions]
 
 q8_0 stores rotated keys and values (``rotation``): a Hadamard matrix spreads outliers over the head before codes are rounded.
 """
@@ -22,17 +23,19 @@ BLOCK_POSITIONS = 256
 SCALE_VALUES = 32
 """Values that share a scale in q8_0."""
 
+VALUES_BYTES = BLOCK_POSITIONS * (2 + SCALE_VALUES)
+"""Bytes of 32 dimensions of a block of values in q8_0."""
+
 _VALUE_ROTATION = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One way of storing.  value_bytes: of a code.  scale_bytes: per 32 codes.  pair: codes that one dot step takes together."""
+    """One way of storing.  value_bytes: of a code.  scale_bytes: of a scale per 32 codes."""
 
     name: Literal["f32", "f16", "bf16", "q8_0"]
     value_bytes: int
     scale_bytes: int = 0
-    pair: int = 1
 
     def block_bytes(self, head_dim: int) -> int:
         """Bytes of 256 positions of one region of one kv head."""
@@ -54,20 +57,20 @@ class Codec:
         return None
 
     def key_rotation(self, head_dim: int) -> int:
-        """Size of the Hadamard blocks that queries and keys are rotated by: the largest 64 * 2^i dividing head_dim; 0 is none."""
+        """Size of the Hadamard blocks of queries and keys: the largest 64 * 2^i dividing head_dim; 0 is none."""
         if not self.scale_bytes or head_dim % 64:
             return 0
         return head_dim & -head_dim
 
     def value_rotation(self, head_dim: int) -> int:
-        """Size of the Hadamard blocks that values and attention outputs are rotated by; 0 is none."""
+        """Size of the Hadamard blocks of values and outputs; 0 is none."""
         return _VALUE_ROTATION if self.scale_bytes and head_dim % _VALUE_ROTATION == 0 else 0
 
 
 CODECS: Mapping[str, Codec] = {
     "f32": Codec("f32", 4),
     "f16": Codec("f16", 2),
-    "bf16": Codec("bf16", 2, pair=2),
+    "bf16": Codec("bf16", 2),
     "q8_0": Codec("q8_0", 1, scale_bytes=2),
 }
 

@@ -12,8 +12,9 @@ from decoder.kernels.memory import Array
 
 def head_norm(heads: Array, weight: Array, eps: float) -> Array:
     """heads / sqrt(mean square + eps) * weight.  heads: (..., head_dim)."""
-    mean = np.mean(np.square(heads), axis=-1, keepdims=True)
-    return heads / np.sqrt(mean + heads.dtype.type(eps)) * weight
+    mean: Array = np.mean(np.square(heads), axis=-1, keepdims=True)
+    normed: Array = heads / np.sqrt(mean + heads.dtype.type(eps)) * weight
+    return normed
 
 
 def rope(heads: Array, cos: Array, sin: Array, pairing: Literal["adjacent", "halves"]) -> Array:
@@ -31,10 +32,10 @@ def rope(heads: Array, cos: Array, sin: Array, pairing: Literal["adjacent", "hal
 
 def hadamard(size: int) -> npt.NDArray[np.float64]:
     """The normalised Sylvester matrix: symmetric, and its own inverse."""
-    matrix = np.ones((1, 1))
+    matrix: npt.NDArray[np.float64] = np.full((1, 1), size**-0.5)
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    return matrix / np.sqrt(size)
+    return matrix
 
 
 def rotate(heads: Array, size: int) -> Array:

@@ -1,11 +1,11 @@
 """The products of attention as IR: scores = keys . queries, and out += probabilities . values.
 
-Both are one tile: 16-lane weight vectors streamed from the cache, times scalars of packed rows, broadcast.  Each output element has
-one order of accumulation, whatever the tile's row count.
+Both are one tile: 16-lane weight vectors streamed from the cache, times scalars of packed rows, broadcast.  Each output element
+has one order of accumulation, whatever the tile's row count.
 
-Packed rows (queries, scores, probabilities) are [chunk][row][64 bytes]; the chunk's stride is an argument, so one tile serves any
-block of rows.  A query chunk is 16 dimensions (32 bytes a row in bf16), a score chunk 16 keys, a probability chunk 16 steps.
-Each row also has a record of four float32, at STATS_* below.
+Packed rows (queries, scores, probabilities) are [chunk][row][64 bytes]; the chunk's stride is an argument, so one tile serves
+any block of rows.  A query chunk is 16 dimensions (32 bytes a row in bf16), a score chunk 16 keys, a probability chunk 16
+steps.  Each row also has a record of four float32, at STATS_* below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from decoder.kernels.emit import F16, F32, I8, I32, V16F, V16I, Emitter, Value, vector
+from decoder.kernels.emit import F16, F32, I32, V16F, V16I, Emitter, Value, vector
 
 STEPS = 8
 """Weight vectors per unrolled run: more makes LLVM's scheduler spill."""
@@ -25,8 +25,6 @@ STATS_MAXIMUM, STATS_SUM, STATS_RESCALE, STATS_BYTES = 0, 4, 8, 16
 Stored = Literal["f32", "f16", "bf16", "q8_0"]
 VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 1}
 _LOW_HALF = 0xFFFF
-SCALED_COPY_BYTES = 16 * 64
-"""Per row: a block's probabilities in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Tile:
     @property
     def pair(self) -> int:
         """Products per lane and step."""
-        return 2 if self.stored == "bf16" else 1
+        return {"bf16": 2, "q8_0": 4}.get(self.stored, 1)
 
     @property
     def step_bytes(self) -> int:
@@ -58,16 +56,9 @@ class Tile:
 
 
 def emit_scores(
-    tile: Tile,
-    e: Emitter,
-    keys: Value,
-    queries: Value,
-    scores: Value,
-    groups: Value,
-    dims: Value,
-    query_stride: Value,
+    tile: Tile, e: Emitter, keys: Value, queries: Value, scores: Value, groups: Value, dims: Value, query_stride: Value,
     stride: Value,
-) -> None:
+) -> None:  # fmt: skip
     """scores[16 keys][row] = keys . queries, for ``groups`` groups of ``vectors`` cache tiles of 16 keys.
 
     dims: head_dim / 16.  query_stride, stride: bytes of a chunk of queries and of scores.
@@ -79,26 +70,29 @@ def emit_scores(
         source = e.at(keys, e.b.mul(group, e.scaled(key_stride, tile.vectors)))
         sums = [[[e.variable(e.zero(V16F)) for _ in range(tile.chains)] for _ in range(tile.rows)] for _ in range(tile.vectors)]
         with e.loop(runs) as run:
-            factors = e.at(queries, e.b.mul(run, query_stride)) if tile.pair == 2 else half_chunk(e, queries, run, query_stride)
+            factors = (
+                e.at(queries, e.b.mul(run, query_stride)) if tile.pair == 2 else _half_chunk(e, queries, run, query_stride)
+            )
             first = e.at(source, e.scaled(run, STEPS * tile.step_bytes))
             streams = [e.at(first, e.scaled(key_stride, v)) for v in range(tile.vectors)]
             for j in range(STEPS):
                 weights = [_weights(e, tile, stream, j * tile.step_bytes) for stream in streams]
                 links = [[chains[j % tile.chains] for chains in rows] for rows in sums]
-                accumulate(e, tile, links, weights, factors, row_bytes, 4 * j)
+                _accumulate(e, tile, links, weights, factors, row_bytes, 4 * j)
         target = e.at(scores, e.b.mul(group, e.scaled(stride, tile.vectors)))
         for v, rows in enumerate(sums):
             for n, chains in enumerate(rows):
-                e.store(e.at(target, e.scaled(stride, v)), total(e, chains), 64 * n)
+                e.store(e.at(target, e.scaled(stride, v)), _total(e, chains), 64 * n)
 
 
 def emit_values(
-    tile: Tile, e: Emitter, values: Value, factors: Value, out: Value, stats: Value, keys: Value, step_stride: Value, stride: Value,
-    out_stride: Value,
+    tile: Tile, e: Emitter, values: Value, factors: Value, out: Value, stats: Value, keys: Value, step_stride: Value,
+    stride: Value, out_stride: Value,
 ) -> None:  # fmt: skip
-    """out[row][16 * vectors] = out * rescale + probabilities . values over exactly ``keys`` keys: what lies beyond never counts.
+    """out[row][16 * vectors] = out * rescale + probabilities . values over exactly ``keys`` keys; none beyond counts.
 
-    step_stride: bytes of a step of values (of a key, or a pair of keys).  stride: of a chunk of probabilities.  out_stride: of a row.
+    step_stride: bytes of a step of values (of a key, or a pair of keys).  stride: of a chunk of probabilities.
+    out_stride: of a row.
     """
     b = e.b
     targets = [e.at(out, e.scaled(out_stride, n)) for n in range(tile.rows)]
@@ -110,15 +104,15 @@ def emit_values(
 
     def step(row: Value, chunk: Value, offset: int) -> None:
         weights = [_weights(e, tile, row, v * tile.step_bytes) for v in range(tile.vectors)]
-        accumulate(e, tile, sums, weights, chunk, 64, offset)
+        _accumulate(e, tile, sums, weights, chunk, 64, offset)
 
     steps = b.lshr(keys, e.const(tile.pair - 1))
     runs = b.lshr(steps, e.const(3))
     with e.loop(runs) as run:
-        row, chunk = e.at(values, b.mul(run, e.scaled(step_stride, STEPS))), half_chunk(e, factors, run, stride)
+        row, chunk = e.at(values, b.mul(run, e.scaled(step_stride, STEPS))), _half_chunk(e, factors, run, stride)
         for j in range(STEPS):
             step(e.at(row, e.scaled(step_stride, j)), chunk, 4 * j)
-    row, chunk = e.at(values, b.mul(runs, e.scaled(step_stride, STEPS))), half_chunk(e, factors, runs, stride)
+    row, chunk = e.at(values, b.mul(runs, e.scaled(step_stride, STEPS))), _half_chunk(e, factors, runs, stride)
     rest = b.and_(steps, e.const(STEPS - 1))
     with e.loop(rest) as i:
         step(e.at(row, b.mul(i, step_stride)), e.at(chunk, e.scaled(i, 4)), 0)
@@ -127,13 +121,13 @@ def emit_values(
             row, chunk = e.at(row, b.mul(rest, step_stride)), e.at(chunk, e.scaled(rest, 4))
             for v in range(tile.vectors):  # the second of each pair was never written
                 half = b.and_(e.load(row, V16I, v * tile.step_bytes), e.const(_LOW_HALF, V16I))
-                accumulate(e, tile, sums[v : v + 1], [half], chunk, 64, 0)
+                _accumulate(e, tile, sums[v : v + 1], [half], chunk, 64, 0)
     for v in range(tile.vectors):
         for n, target in enumerate(targets):
             e.store(target, e.get(sums[v][n]), 64 * v)
 
 
-def half_chunk(e: Emitter, rows: Value, run: Value, stride: Value) -> Value:
+def _half_chunk(e: Emitter, rows: Value, run: Value, stride: Value) -> Value:
     """Where the scalars of run (8 steps, half a chunk of 16) begin."""
     return e.at(rows, e.b.mul(e.b.lshr(run, e.const(1)), stride), e.scaled(e.b.and_(run, e.const(1)), 32))
 
@@ -144,12 +138,10 @@ def _weights(e: Emitter, tile: Tile, address: Value, offset: int) -> Value:
         return e.b.fpext(e.load(address, vector(F16), offset), V16F)
     if tile.stored == "f32":
         return e.load(address, V16F, offset)
-    if tile.stored == "q8_0":
-        return e.b.sitofp(e.load(address, vector(I8), offset), V16F)
     return e.load(address, V16I, offset)
 
 
-def accumulate(
+def _accumulate(
     e: Emitter,
     tile: Tile,
     sums: Sequence[Sequence[Value]],
@@ -158,16 +150,15 @@ def accumulate(
     row_bytes: int,
     offset: int,
 ) -> None:
-    """sums[vector][row] += weights[vector] * the scalar of the row; of codes, each 32 dimensions have their own copy of the rows."""
+    """sums[vector][row] += weights[vector] * the scalar of the row."""
     for n in range(tile.rows):
-        for v, (weight, rows) in enumerate(zip(weights, sums, strict=True)):
-            copy = v // 2 * SCALED_COPY_BYTES * tile.rows if tile.stored == "q8_0" else 0
-            factor = e.load_splat(factors, I32 if tile.pair == 2 else F32, n * row_bytes + offset + copy)
+        factor = e.load_splat(factors, I32 if tile.pair == 2 else F32, n * row_bytes + offset)
+        for weight, rows in zip(weights, sums, strict=True):
             before = e.get(rows[n])
             e.set(rows[n], e.dot_bf16(before, weight, factor) if tile.pair == 2 else e.fma(weight, factor, before))
 
 
-def total(e: Emitter, chains: Sequence[Value]) -> Value:
+def _total(e: Emitter, chains: Sequence[Value]) -> Value:
     """Sum of an accumulator's chains, in order."""
     result = e.get(chains[0])
     for chain in chains[1:]:

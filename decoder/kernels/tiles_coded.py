@@ -1,50 +1,137 @@
-"""Attention over 8-bit codes with a scale per 32, read straight from the cache in float32 arithmetic: what decode rows use."""
+"""Attention of decode rows over 8-bit codes, by integer dot products: exact sums, four codes a step.
+
+Queries and probabilities become 16-bit integers with one scale a row, split into a high and a low byte, so that two byte
+products give what float32 would to about 2^-16 of the row's largest number.
+
+Packed queries are [32 dimensions][row] records of QUERY_BYTES: 32 high bytes, 32 low bytes, -128 * their sum (keys are stored
+as unsigned codes), the row's scale.  Probabilities, times the scales of their values, are one record of FACTOR_BYTES a row,
+made anew for each 32 dimensions: 256 high bytes, 256 low bytes, the scale.
+"""
 
 from __future__ import annotations
 
-from decoder.kernels.emit import F16, I8, V16F, Emitter, Value, vector
-from decoder.kernels.tiles_attention import STEPS, Tile, accumulate, half_chunk, total
+from decoder.kernels.emit import F16, F32, I8, I32, V16F, V16I, Emitter, Value, vector
+from decoder.kernels.tiles_attention import STATS_BYTES, STATS_RESCALE, Tile
 
-_RUNS_PER_SCALE = 32 // STEPS
+QUERY_BYTES, _QUERY_SUM, _QUERY_SCALE = 128, 64, 68
+FACTOR_BYTES, _FACTOR_SCALE = 576, 512
+_KEY_OFFSET = 128
+_LARGEST_QUERY = 127 * 256.0
+_LARGEST_FACTOR = 65535.0
+_SMALLEST = 1e-30  # a row's largest number below this is zero: its reciprocal would not be finite
+_V64 = vector(I8, 64)
 
 
-def codes_to_floats(e: Emitter, address: Value, offset: int) -> Value:
-    """16 int8 as float32."""
-    return e.b.sitofp(e.load(address, vector(I8), offset), V16F)
+def emit_coded_pack(e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
+    """A row of queries, chunks * 16 dimensions, into its records, ``stride`` bytes apart."""
+    b = e.b
+    largest = e.variable(e.zero(V16F))
+    with e.loop(chunks) as chunk:
+        e.set(largest, e.maximum(e.unary("fabs", e.load(e.at(row, e.scaled(chunk, 64)), V16F)), e.get(largest)))
+    inverse, scale = _scales(e, e.max_lanes(e.get(largest)), _LARGEST_QUERY)
+    with e.loop(b.lshr(chunks, e.const(1))) as block:
+        record, total = e.at(packed, b.mul(block, stride)), e.zero(V16I)
+        for i in range(2):
+            lanes = e.load(e.at(row, e.scaled(block, 128)), V16F, 64 * i)
+            whole = b.fptosi(e.unary("rint", b.fmul(lanes, inverse)), V16I)
+            high = b.ashr(b.add(whole, e.const(128, V16I)), e.const(8, V16I))
+            low = b.sub(whole, b.shl(high, e.const(8, V16I)))
+            e.store(record, b.trunc(high, vector(I8)), 16 * i)
+            e.store(record, b.trunc(low, vector(I8)), 32 + 16 * i)
+            total = b.add(total, whole)
+        e.store(record, b.mul(e.sum_lanes_int(total), e.const(-_KEY_OFFSET, I32)), _QUERY_SUM)
+        e.store(record, scale, _QUERY_SCALE)
 
 
 def emit_coded_scores(
-    tile: Tile, e: Emitter, keys: Value, queries: Value, scores: Value, groups: Value, chunks: Value, query_stride: Value, stride: Value
+    tile: Tile, e: Emitter, keys: Value, queries: Value, scores: Value, groups: Value, chunks: Value, query_stride: Value,
+    stride: Value,
 ) -> None:  # fmt: skip
-    """As ``emit_scores``, for tiles of codes: each run of 32 dimensions is summed apart and then scaled."""
-    tile_stride, codes_stride = e.scaled(chunks, 16 * 17), e.scaled(chunks, 256)
+    """scores[16 keys][row] = keys . queries for ``groups`` tiles of 16 keys.  query_stride: of a record's 32 dimensions."""
+    b = e.b
+    tile_bytes, codes_bytes = e.scaled(chunks, 16 * 17), e.scaled(chunks, 256)
     with e.loop(groups) as group:
-        codes = e.at(keys, e.b.mul(group, tile_stride))
-        totals = [e.variable(e.zero(V16F)) for _ in range(tile.rows)]
-        with e.loop(e.b.lshr(chunks, e.const(1))) as block:
-            parts = [[e.variable(e.zero(V16F)) for _ in range(tile.chains)] for _ in range(tile.rows)]
-            with e.loop(_RUNS_PER_SCALE) as part:
-                run = e.b.add(e.scaled(block, _RUNS_PER_SCALE), part)
-                factors, stream = half_chunk(e, queries, run, query_stride), e.at(codes, e.scaled(run, 16 * STEPS))
-                for j in range(STEPS):
-                    links = [[chains[j % tile.chains] for chains in parts]]
-                    accumulate(e, tile, links, [codes_to_floats(e, stream, 16 * j)], factors, 64, 4 * j)
-            scale = e.b.fpext(e.load(e.at(codes, codes_stride, e.scaled(block, 32)), vector(F16)), V16F)
-            for slot, chains in zip(totals, parts, strict=True):
-                e.set(slot, e.fma(total(e, chains), scale, e.get(slot)))
-        for n, slot in enumerate(totals):
-            e.store(e.at(scores, e.b.mul(group, stride)), e.get(slot), 64 * n)
+        codes = e.at(keys, b.mul(group, tile_bytes))
+        sums = [e.variable(e.zero(V16F)) for _ in range(tile.rows)]
+        with e.loop(b.lshr(chunks, e.const(1))) as block:
+            stream, record = e.at(codes, e.scaled(block, 512)), e.at(queries, b.mul(block, query_stride))
+            parts = [[e.zero(V16I), e.zero(V16I)] for _ in range(tile.rows)]
+            for j in range(8):
+                code = e.load(stream, _V64, 64 * j)
+                for n, halves in enumerate(parts):
+                    for half in range(2):
+                        byte = e.load_splat(record, I32, n * QUERY_BYTES + 32 * half + 4 * j)
+                        halves[half] = e.dot_bytes(halves[half], code, e.bits(byte, _V64))
+            scale = e.b.fpext(e.load(e.at(codes, codes_bytes, e.scaled(block, 32)), vector(F16)), V16F)
+            for n, (halves, slot) in enumerate(zip(parts, sums, strict=True)):
+                whole = b.add(_joined(e, halves), e.load_splat(record, I32, n * QUERY_BYTES + _QUERY_SUM))
+                e.set(slot, e.fma(b.sitofp(whole, V16F), scale, e.get(slot)))
+        for n, slot in enumerate(sums):
+            score = b.fmul(e.get(slot), e.load_splat(queries, F32, n * QUERY_BYTES + _QUERY_SCALE))
+            e.store(e.at(scores, b.mul(group, stride)), score, 64 * n)
 
 
-def emit_scale(rows: int, e: Emitter, packed: Value, scales: Value, scaled: Value, chunks: Value, blocks: Value) -> None:
-    """Probabilities times the scales of their values: one copy of the packed rows per 32 dimensions.
+def emit_coded_factors(rows: int, e: Emitter, packed: Value, scales: Value, factors: Value, keys: Value) -> None:
+    """Probabilities times the scales of 32 dimensions of their values, of ``keys`` keys; zero up to the next multiple of 16.
 
-    scales: float16 [blocks of 32 dimensions][256 keys].  scaled: [block][16 chunks][rows][16] float32.
+    packed: [chunk of 16 keys][rows][16] float32.  scales: (256,) float16.
     """
-    with e.loop(blocks) as block, e.loop(chunks) as chunk:
-        at = e.at(scales, e.scaled(block, 512), e.scaled(chunk, 32))
-        scale = e.b.fpext(e.load(at, vector(F16)), V16F)
-        source = e.at(packed, e.scaled(chunk, 64 * rows))
-        target = e.at(scaled, e.scaled(block, 1024 * rows), e.scaled(chunk, 64 * rows))
-        for n in range(rows):
-            e.store(target, e.b.fmul(e.load(source, V16F, 64 * n), scale), 64 * n)
+    b = e.b
+    chunks = b.lshr(b.add(keys, e.const(15)), e.const(4))
+    ends = e.splat(b.trunc(keys, I32))
+    for n in range(rows):
+        largest = e.variable(e.zero(V16F))
+        with e.loop(chunks) as chunk:
+            scale = b.fpext(e.load(e.at(scales, e.scaled(chunk, 32)), vector(F16)), V16F)
+            at, key = (
+                e.at(packed, e.scaled(chunk, 64 * rows)),
+                b.add(e.lanes(), e.splat(b.trunc(b.shl(chunk, e.const(4)), I32))),
+            )
+            product = b.select(b.icmp_signed("<", key, ends), b.fmul(e.load(at, V16F, 64 * n), scale), e.zero(V16F))
+            e.store(e.at(factors, e.scaled(chunk, 64), rows * FACTOR_BYTES), product)
+            e.set(largest, e.maximum(product, e.get(largest)))
+        inverse, scale = _scales(e, e.max_lanes(e.get(largest)), _LARGEST_FACTOR)
+        e.store(factors, scale, n * FACTOR_BYTES + _FACTOR_SCALE)
+        with e.loop(chunks) as chunk:
+            product = e.load(e.at(factors, e.scaled(chunk, 64), rows * FACTOR_BYTES), V16F)
+            whole = b.fptosi(e.unary("rint", b.fmul(product, inverse)), V16I)
+            at = e.at(factors, e.scaled(chunk, 16))
+            e.store(at, b.trunc(b.lshr(whole, e.const(8, V16I)), vector(I8)), n * FACTOR_BYTES)
+            e.store(at, b.trunc(whole, vector(I8)), n * FACTOR_BYTES + 256)
+
+
+def emit_coded_values(
+    tile: Tile, e: Emitter, values: Value, factors: Value, out: Value, stats: Value, keys: Value, step_stride: Value,
+    stride: Value, out_stride: Value,
+) -> None:  # fmt: skip
+    """As ``emit_values``, for codes of four keys a step: out = out * rescale + probabilities . values.  stride: unused."""
+    b = e.b
+    pairs = [(v, n) for v in range(tile.vectors) for n in range(tile.rows)]
+    sums = {pair: [e.variable(e.zero(V16I)) for _ in range(2)] for pair in pairs}
+    with e.loop(b.lshr(b.add(keys, e.const(15)), e.const(4))) as chunk:
+        bytes_at = e.at(factors, e.scaled(chunk, 16))
+        for j in range(4):
+            row = e.at(values, b.mul(b.add(b.shl(chunk, e.const(2)), e.const(j)), step_stride))
+            codes = [e.load(row, _V64, 64 * v) for v in range(tile.vectors)]
+            for v, n in pairs:
+                for half, slot in enumerate(sums[v, n]):
+                    byte = e.load_splat(bytes_at, I32, n * FACTOR_BYTES + 256 * half + 4 * j)
+                    e.set(slot, e.dot_bytes(e.get(slot), e.bits(byte, _V64), codes[v]))
+    for v, n in pairs:
+        target = e.at(out, e.scaled(out_stride, n))
+        before = b.fmul(e.load(target, V16F, 64 * v), e.load_splat(stats, F32, STATS_BYTES * n + STATS_RESCALE))
+        whole = b.sitofp(_joined(e, [e.get(slot) for slot in sums[v, n]]), V16F)
+        e.store(target, e.fma(whole, e.load_splat(factors, F32, n * FACTOR_BYTES + _FACTOR_SCALE), before), 64 * v)
+
+
+def _joined(e: Emitter, halves: list[Value]) -> Value:
+    """256 * high + low: below 2^31, since 256 products of bytes are below 2^23."""
+    return e.b.add(e.b.shl(halves[0], e.const(8, V16I)), halves[1])
+
+
+def _scales(e: Emitter, largest: Value, bound: float) -> tuple[Value, Value]:
+    """Lanes of bound / largest, and largest / bound; zeros where all is zero."""
+    b, zero = e.b, e.const(0.0, F32)
+    some = b.fcmp_ordered(">", largest, e.const(_SMALLEST, F32))
+    inverse = b.select(some, b.fdiv(e.const(bound, F32), largest), zero)
+    return e.splat(inverse), b.select(some, b.fdiv(largest, e.const(bound, F32)), zero)

@@ -1,16 +1,16 @@
 """A block of the cache as the flash tiles read it: float32, or interleaved bf16 pairs.
 
-Keys become [tile of 16][head_dim / pair][16][pair], values [key / pair][head_dim][pair]; pair is 2 in bf16.  A last odd value row has
-whatever was in memory as its partner: the product over values leaves it out.
+Keys become [tile of 16][head_dim / pair][16][pair], values [key / pair][head_dim][pair]; pair is 2 in bf16.  A last odd value
+row has whatever was in memory as its partner: the product over values leaves it out.
 """
 
 from __future__ import annotations
 
-from decoder.kernels.emit import F16, V16F, Emitter, Value, vector
-from decoder.kernels.tiles_coded import codes_to_floats
+from decoder.kernels.emit import F16, V16F, V16I, Emitter, Value, vector
 from decoder.kernels.tiles_softmax import Precision, two_to_bf16
-from decoder.kv_codec import BLOCK_POSITIONS, SCALE_VALUES
+from decoder.kv_codec import BLOCK_POSITIONS, SCALE_VALUES, VALUES_BYTES
 
+_TO_SIGNED = 0x80808080 - (1 << 32)
 _INTERLEAVED = [lane for i in range(16) for lane in (i, i + 16)]
 
 
@@ -30,30 +30,43 @@ def emit_expand_keys(
     with e.loop(tiles) as tile, e.loop(blocks) as block:
         codes = e.at(source, e.b.mul(tile, e.scaled(chunks, 16 * 17)))
         scale = e.b.fpext(e.load(e.at(codes, e.scaled(chunks, 256), e.scaled(block, 32)), vector(F16)), V16F)
-        at = e.at(codes, e.scaled(block, 16 * SCALE_VALUES))
         index = e.b.add(e.b.mul(tile, blocks), block)
         out = e.at(target, e.scaled(index, SCALE_VALUES // 2 * pair_bytes))
-        for i in range(SCALE_VALUES // 2):
-            pair = [e.b.fmul(codes_to_floats(e, at, 16 * (2 * i + j)), scale) for j in range(2)]
-            _store(e, precision, e.at(out, pair_bytes * i), e.const(64), pair)
+        for quad in range(SCALE_VALUES // 4):
+            found = e.load(e.at(codes, e.scaled(block, 16 * SCALE_VALUES)), V16I, 64 * quad)
+            lanes = [e.b.fmul(x, scale) for x in _four(e, e.b.xor(found, e.const(_TO_SIGNED, V16I)))]
+            for i in range(2):
+                _store(e, precision, e.at(out, pair_bytes * (2 * quad + i)), e.const(64), lanes[2 * i : 2 * i + 2])
 
 
 def emit_expand_values(
     stored: str, precision: Precision, e: Emitter, source: Value, target: Value, pairs: Value, chunks: Value
 ) -> None:
     """Pairs of value rows."""
-    value_bytes = {"f32": 4, "f16": 2, "q8_0": 1}[stored]
-    row, out_row = e.scaled(chunks, 16 * value_bytes), e.scaled(chunks, 64)
+    out_row = e.scaled(chunks, 64)
     out_pair = out_row if precision == "bf16" else e.scaled(out_row, 2)
+    if stored == "q8_0":
+        with e.loop(e.b.lshr(e.b.add(pairs, e.const(1)), e.const(1))) as quad, e.loop(chunks) as chunk:
+            scales = e.at(source, e.b.mul(e.b.lshr(chunk, e.const(1)), e.const(VALUES_BYTES)))
+            codes = e.at(scales, e.scaled(quad, 128), e.scaled(e.b.and_(chunk, e.const(1)), 64), 2 * BLOCK_POSITIONS)
+            scale = e.at(scales, e.scaled(quad, 8))
+            rows = [e.b.fmul(x, _splat_f16(e, scale, 2 * i)) for i, x in enumerate(_four(e, e.load(codes, V16I)))]
+            for i in range(2):
+                out = e.at(target, e.b.mul(e.b.add(e.scaled(quad, 2), e.const(i)), out_pair), e.scaled(chunk, 64))
+                _store(e, precision, out, out_row, rows[2 * i : 2 * i + 2])
+        return
+    value_bytes = 4 if stored == "f32" else 2
+    row = e.scaled(chunks, 16 * value_bytes)
     with e.loop(pairs) as pair, e.loop(chunks) as chunk:
         at = e.at(source, e.b.mul(e.scaled(pair, 2), row), e.scaled(chunk, 16 * value_bytes))
-        if stored == "q8_0":
-            scales = e.at(source, e.b.mul(row, e.const(BLOCK_POSITIONS)), e.scaled(pair, 4))
-            scale = e.at(scales, e.scaled(e.b.lshr(chunk, e.const(1)), 2 * BLOCK_POSITIONS))
-            rows = [e.b.fmul(codes_to_floats(e, e.at(at, row) if i else at, 0), _splat_f16(e, scale, 2 * i)) for i in range(2)]
-        else:
-            rows = [_floats(e, stored, at, 0), _floats(e, stored, e.at(at, row), 0)]
+        rows = [_floats(e, stored, at, 0), _floats(e, stored, e.at(at, row), 0)]
         _store(e, precision, e.at(target, e.b.mul(pair, out_pair), e.scaled(chunk, 64)), out_row, rows)
+
+
+def _four(e: Emitter, codes: Value) -> list[Value]:
+    """The four signed bytes of each int32 lane as float32 lanes."""
+    raised = [e.b.shl(codes, e.const(24 - 8 * i, V16I)) for i in range(4)]
+    return [e.b.sitofp(e.b.ashr(x, e.const(24, V16I)), V16F) for x in raised]
 
 
 def _splat_f16(e: Emitter, address: Value, offset: int) -> Value:

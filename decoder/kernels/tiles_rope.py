@@ -10,6 +10,7 @@ from typing import Literal
 
 from decoder.kernels.emit import F16, F32, I8, I16, I32, V16F, Emitter, Value, vector
 from decoder.kernels.tiles_softmax import to_bf16
+from decoder.kv_codec import BLOCK_POSITIONS, VALUES_BYTES
 
 LARGEST_F16 = 65504.0
 
@@ -152,18 +153,20 @@ def _coded_keys(e: Emitter, row: Value, block: Value, position: Value, chunks: V
     with e.loop(b.lshr(chunks, e.const(1))) as run:
         codes, scale = _quantized(e, row, run)
         for i, lanes in enumerate(codes):
-            _scatter(e, lanes, e.at(tile, column, e.scaled(run, 512), e.const(256 * i)), 16)
+            unsigned = e.bits(b.xor(lanes, e.const(-128, vector(I8))), vector(I32, 4))
+            _scatter(e, unsigned, e.at(tile, e.scaled(column, 4), e.scaled(run, 512), 256 * i), 64)
         e.store(e.at(scales, e.scaled(run, 32)), scale)
 
 
 def _coded_values(e: Emitter, row: Value, block: Value, position: Value, chunks: Value) -> None:
-    target = e.at(block, e.b.mul(position, e.scaled(chunks, 16)))
-    scales = e.at(block, e.scaled(chunks, 16 * 256), e.scaled(position, 2))
-    with e.loop(e.b.lshr(chunks, e.const(1))) as run:
+    b = e.b
+    quad, place = b.lshr(position, e.const(2)), b.and_(position, e.const(3))
+    with e.loop(b.lshr(chunks, e.const(1))) as run:
         codes, scale = _quantized(e, row, run)
+        scales = e.at(block, e.scaled(run, VALUES_BYTES))
+        e.store(e.at(scales, e.scaled(position, 2)), scale)
         for i, lanes in enumerate(codes):
-            e.store(e.at(target, e.scaled(run, 32)), lanes, 16 * i)
-        e.store(e.at(scales, e.scaled(run, 512)), scale)
+            _scatter(e, lanes, e.at(scales, e.scaled(quad, 128), place, 2 * BLOCK_POSITIONS + 64 * i), 4)
 
 
 Store = Callable[[Emitter, Value, Value, Value, Value], None]

@@ -49,13 +49,13 @@ def two_to_bf16(e: Emitter, low: Value, high: Value) -> Value:
 
 
 def emit_softmax(
-    precision: Precision, masked: bool, e: Emitter, row: Value, stride: Value, chunks: Value, begin: Value, end: Value, stats: Value,
-    scale: Value,
+    precision: Precision, masked: bool, e: Emitter, row: Value, stride: Value, chunks: Value, begin: Value, end: Value,
+    stats: Value, scale: Value,
 ) -> None:  # fmt: skip
     """A row of scores becomes probabilities of this block, in place; its record is updated.
 
-    row, stride: chunk c of 16 scores is at row + c * stride.  chunks: even, 16 where not masked.  begin, end: keys begin..end-1 of the
-    block are seen, the others get exactly zero.  In bf16 two chunks of scores become one of probabilities, where the first was.
+    row, stride: chunk c of 16 scores is at row + c * stride.  chunks: even; 16 where not masked.  begin, end: keys begin..end-1
+    of the block are seen, the others get exactly zero.  In bf16 two chunks of scores become one of probabilities, at the first.
     scale: address of the float32 scale * log2(e).
     """
     b = e.b

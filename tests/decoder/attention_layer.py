@@ -120,7 +120,7 @@ class Layer:
         return [self._out[end - len(piece.rows) : end].copy() for end, piece in zip(ends, pieces, strict=True)]
 
     def stored(self, slot: int, count: int) -> tuple[Array, Array]:
-        """The cached keys and values of ``count`` positions as the layouts in ``kv_codec`` say: (count, kv_heads, head_dim) float32."""
+        """The keys and values of ``count`` positions, read as ``kv_codec`` draws them: (count, kv_heads, head_dim) float32."""
         codec, d, capacity = self.cache.codec, self.shape.head_dim, self.cache.capacity
         memory = self.cache._buffers[slot]
         assert memory is not None
@@ -151,16 +151,18 @@ def _plain_values(kind: str, pair: int = 1):  # type: ignore[no-untyped-def]
 
 def _coded_keys(region: Array, d: int, capacity: int) -> Array:
     tiles = region.reshape(capacity // 16, -1)
-    codes = tiles[:, : 16 * d].view(np.int8).reshape(-1, d // 32, 32, 16).astype(np.float32)
+    codes = tiles[:, : 16 * d].reshape(-1, d // 4, 16, 4).transpose(0, 1, 3, 2).reshape(-1, d // 32, 32, 16).astype(np.float32)
     scales = _floats(np.ascontiguousarray(tiles[:, 16 * d :]), "f2").reshape(-1, d // 32, 1, 16)
-    return (codes * scales).reshape(-1, d, 16).transpose(0, 2, 1).reshape(capacity, d)
+    return ((codes - 128) * scales).reshape(-1, d, 16).transpose(0, 2, 1).reshape(capacity, d)
 
 
 def _coded_values(region: Array, d: int, capacity: int) -> Array:
-    blocks = region.reshape(capacity // 256, -1)
-    codes = blocks[:, : 256 * d].view(np.int8).reshape(-1, 256, d // 32, 32).astype(np.float32)
-    scales = _floats(np.ascontiguousarray(blocks[:, 256 * d :]), "f2").reshape(-1, d // 32, 256).transpose(0, 2, 1)
-    return (codes * scales[..., None]).reshape(capacity, d)
+    blocks = region.reshape(capacity // 256, d // 32, -1)
+    scales = _floats(np.ascontiguousarray(blocks[..., :512]), "f2").reshape(-1, d // 32, 256, 1)
+    codes = (
+        blocks[..., 512:].view(np.int8).reshape(-1, d // 32, 64, 32, 4).transpose(0, 1, 2, 4, 3).reshape(-1, d // 32, 256, 32)
+    )
+    return (codes.astype(np.float32) * scales).transpose(0, 2, 1, 3).reshape(capacity, d)
 
 
 READ_KEYS = {"f32": _plain_keys("f4"), "f16": _plain_keys("f2"), "bf16": _plain_keys("bf16", 2), "q8_0": _coded_keys}

@@ -34,7 +34,7 @@ def test_slots_come_into_being_on_first_use() -> None:
 
 def test_heads_that_a_codec_cannot_store_are_refused() -> None:
     layers = [AttentionSpec(1, 1, 24, 1.0), AttentionSpec(1, 1, 16, 1.0)]
-    with pytest.raises(ValueError, match="multiples of 32, found 16.*multiples of 32, found 24"):
+    with pytest.raises(ValueError, match=r"multiples of 32, found 16.*multiples of 32, found 24"):
         KvCache(layers, CODECS["q8_0"], slots=1, capacity=1)
     with pytest.raises(ValueError, match="'q4_0' is not one of f32, f16, bf16, q8_0"):
         codec_named("q4_0")

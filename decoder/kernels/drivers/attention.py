@@ -77,7 +77,7 @@ def _store(op: Any, row: int, qkv: int) -> None:
 
 @driver
 def attend(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: int, workers: int) -> None:
-    """Hand out units: first those of prompts and patches, the costliest of a segment first, then one per decode row and kv head."""
+    """Hand out units: those of prompts and patches, a segment's costliest first; then one per decode row and kv head."""
     segments, count = op[SEGMENTS_AT], step[SEGMENTS]
     at, passed = 0, 0  # the segment of the unit, and the units before it: both only grow
     decoding = False
@@ -107,9 +107,8 @@ def attend(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: i
 def _units(op: Any, segment: int, decoding: bool) -> int:
     """How many units a segment has in this pass."""
     rows = load_i64(segment + SEGMENT_ROWS)
-    if (load_i64(segment + SEGMENT_KIND) == DECODE_ROWS) != decoding:
-        return 0
-    if decoding:
-        return rows * op[KV_HEADS]
-    unit_rows = op[UNIT_BLOCKS] * BLOCK_ROWS
-    return (rows * op[GROUP] + unit_rows - 1) // unit_rows * op[KV_HEADS]
+    units = 0
+    if (load_i64(segment + SEGMENT_KIND) == DECODE_ROWS) == decoding:
+        unit_rows = op[UNIT_BLOCKS] * BLOCK_ROWS
+        units = rows * op[KV_HEADS] if decoding else (rows * op[GROUP] + unit_rows - 1) // unit_rows * op[KV_HEADS]
+    return units

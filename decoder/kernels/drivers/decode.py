@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import call2, call4, call5, call7, call8, driver, load_i64
+from decoder.kernels.calls import call2, call4, call7, call8, driver, load_i64
 from decoder.kernels.drivers.segments import (
     BLOCK_BYTES,
     CHUNKS,
     CLEAR,
-    DECODE_COPY_BYTES,
     DECODE_DIMS,
+    DECODE_FACTORS,
     DECODE_HEADS,
     DECODE_MASKED,
     DECODE_PACK,
-    DECODE_SCALE,
+    DECODE_QUERY_BYTES,
     DECODE_SCORES,
     DECODE_SOFTMAX,
     DECODE_STEP_BYTES,
     DECODE_VALUES,
+    DECODE_VECTOR_BYTES,
     FINISH,
     GROUP,
     KEYS,
@@ -51,8 +52,8 @@ def decode_unit(op: Any, reals: int, segment: int, index: int, head: int, scratc
     scores = stats + group * STATS + (-group * STATS) % 64
     queries = op[QKV] + row * op[ROW_BYTES] + op[Q_AT] + head * group * chunks * 64
     for i in range(group):
-        packed = scratch + i // slice_heads * slice_heads * chunks * 64 + i % slice_heads * 64
-        call4(load_i64(tiles + DECODE_PACK), queries + i * chunks * 64, packed, chunks, slice_heads * 64)
+        packed = scratch + i // slice_heads * slice_heads * chunks * 64 + i % slice_heads * op[DECODE_QUERY_BYTES]
+        call4(load_i64(tiles + DECODE_PACK), queries + i * chunks * 64, packed, chunks, slice_heads * op[DECODE_QUERY_BYTES])
     call4(load_i64(tiles + CLEAR), out, group * chunks, stats, group)
     block = load_i64(segment + SEGMENT_BASE) + op[LAYER] + 2 * head * op[REGION_BYTES]
     for key in range(first // KEYS * KEYS, last, KEYS):
@@ -73,18 +74,28 @@ def _block(op: Any, reals: int, keys: int, queries: int, out: int, stats: int, s
     """A slice of heads against one block of keys, of which first..last-1 are seen."""
     heads, chunks, tiles = op[DECODE_HEADS], op[CHUNKS], op[TILES]
     count, stride = min(KEYS, last), heads * 64
-    call7(load_i64(tiles + DECODE_SCORES), keys, queries, scores, (count + 15) // 16, chunks, stride, stride)
+    call7(
+        load_i64(tiles + DECODE_SCORES),
+        keys,
+        queries,
+        scores,
+        (count + 15) // 16,
+        chunks,
+        heads * op[DECODE_QUERY_BYTES],
+        stride,
+    )
     whole = first <= 0 and last >= KEYS
     softmax = load_i64(tiles + (DECODE_SOFTMAX if whole else DECODE_MASKED))
     for i in range(heads):
         call7(softmax, scores + i * 64, stride, (count + 31) // 32 * 2, first, last, stats + i * STATS, reals)
-    values, vector_bytes, factors = keys + op[REGION_BYTES], op[DECODE_STEP_BYTES] // chunks, scores
-    if op[DECODE_COPY_BYTES] != 0:
-        factors = scores + stride * 16
-        scales = values + chunks * 16 * KEYS
-        call5(load_i64(tiles + DECODE_SCALE), scores, scales, factors, (count + 15) // 16, chunks // 2)
+    values, factors, coded = keys + op[REGION_BYTES], scores, load_i64(tiles + DECODE_FACTORS)
     for dims in range(0, chunks, op[DECODE_DIMS]):
+        at = values + dims * op[DECODE_VECTOR_BYTES]
+        if coded != 0:
+            factors = scores + stride * 16
+            call4(coded, scores, at, factors, count)
+            at += 2 * KEYS
         call8(
-            load_i64(tiles + DECODE_VALUES), values + dims * vector_bytes, factors + dims // 2 * op[DECODE_COPY_BYTES],
-            out + dims * 64, stats, count, op[DECODE_STEP_BYTES], stride, chunks * 64,
+            load_i64(tiles + DECODE_VALUES), at, factors, out + dims * 64, stats,
+            count, op[DECODE_STEP_BYTES], stride, chunks * 64,
         )  # fmt: skip

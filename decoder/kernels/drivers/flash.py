@@ -1,7 +1,7 @@
 """Attention of many rows of one sequence: blocks of packed query rows against blocks of keys, scores never leaving the cache.
 
-A packed row is (position, head of the group): row r of a segment is position r // group.  A unit is a few blocks of rows of one kv
-head; each block of keys is read (and converted, where the cache's type is not the tiles') once per unit.
+A packed row is (position, head of the group): row r of a segment is position r // group.  A unit is a few blocks of rows of one
+kv head; each block of keys is read (and converted, where the cache's type is not the tiles') once per unit.
 """
 
 from __future__ import annotations
