@@ -119,7 +119,8 @@ def _check_rope(dims: int, head_dim: int, cos: Array | None, sin: Array | None, 
         assert (table is None) == (cos is None), "cos and sin come together"
         if table is not None:
             assert table.dtype == np.float32, "rope tables are float32"
-            assert table.shape >= (rows, dims // 2), f"rope tables are (rows, dims / 2), found {table.shape}"
+            assert table.shape[0] >= rows, f"rope tables have a row per row, found {table.shape[0]} for {rows}"
+            assert table.shape[1] >= dims // 2, f"rope tables have {dims // 2} columns, found {table.shape[1]}"
             assert cos is not None, "cos and sin come together"
             assert table.strides == cos.strides, "cos and sin have one layout"
 

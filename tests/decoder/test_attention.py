@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 
-from decoder.kernels import memory, ops_attention, reference_attention
+from decoder.kernels import memory, ops_attention, reference_attention, tiles_rope
 from decoder.kernels.compile import kernel_assembly
 from decoder.kernels.isa import AVX512, ISAS, NEON, Isa, detect
 from decoder.kernels.memory import Array, aligned_copy
+from decoder.kernels.program import Program
 from decoder.kernels.team import Team, available_cores
 from decoder.kernels.tiles_attention import Tile, emit_scores, emit_values
-from decoder.kernels.tiles_softmax import Precision
+from decoder.kernels.tiles_coded import emit_coded_factors, emit_coded_scores, emit_coded_values
+from decoder.kernels.tiles_expand import emit_expand_values
+from decoder.kernels.tiles_softmax import Precision, emit_softmax
 from decoder.kv_codec import CODECS
 from tests.decoder.attention_layer import Heads, Layer, Piece
 
@@ -27,8 +31,8 @@ STORED: list[tuple[str, Precision]] = [("f32", "f32"), ("f16", "f32"), ("q8_0", 
 BF16: list[tuple[str, Precision]] = [("f16", "bf16"), ("f32", "bf16"), ("q8_0", "bf16")] if HOST.bf16 else []
 ERROR = {"f32": 2e-6, "bf16": 1e-2, "coded": 1e-4}
 """Largest error over largest value.  f32: a few roundings of 600 products.  bf16: queries, keys, probabilities and values are
-each rounded to 2^-9, and the errors of a row mostly average out.  coded (decode rows on 8-bit codes): queries and probabilities are
-16-bit integers, 2^-16 of a row's largest."""
+each rounded to 2^-9, and the errors of a row mostly average out.  coded (decode rows on 8-bit codes): queries and probabilities
+are 16-bit integers, 2^-16 of a row's largest."""
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +217,7 @@ def test_keys_beyond_a_segment_never_count(team: Team) -> None:
     ],
 )
 def test_what_cannot_run_is_refused(change: dict[str, object], message: str, team: Team) -> None:
-    program = ops_attention.Program(team, change.pop("isa", HOST))  # type: ignore[arg-type]
+    program = Program(team, change.pop("isa", HOST))  # type: ignore[arg-type]
     rows, segments = memory.aligned((4, 64), np.float32), memory.aligned((4, 8), np.int64)
     facts: dict[str, object] = {"heads": 2, "kv_heads": 2, "head_dim": 16, "q_column": 0, "scale": 1.0, "segments": segments,
                                 "layer_offset": 0, "codec": CODECS["f32"], "capacity": 256}  # fmt: skip
@@ -221,20 +225,58 @@ def test_what_cannot_run_is_refused(change: dict[str, object], message: str, tea
         ops_attention.attend(program, rows, rows, **facts | change)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("stored", ["f32", "f16", "bf16"])
-def test_main_loops_keep_their_sums_in_registers(stored) -> None:  # type: ignore[no-untyped-def]
-    tile = Tile(stored, 2, 12)
-    for count, emit in ((7, emit_scores), (8, emit_values)):
-        text = kernel_assembly("tile", count, lambda e, *args, emit=emit: emit(tile, e, *args), AVX512)
-        blocks = re.split(r"^\.L\w+:", text, flags=re.M)
-        main = max(blocks, key=lambda block: len(re.findall(r"vfmadd|vdpbf16", block)))
-        assert len(re.findall(r"vfmadd|vdpbf16", main)) >= 8 * 24
-        assert not re.search(r"zmm.*rsp|rsp.*zmm", main)
+SCORES, VALUES = (7, emit_scores), (8, emit_values)
+CODED_SCORES, CODED_VALUES = (7, emit_coded_scores), (8, emit_coded_values)
 
 
-def test_the_tiles_of_arm_are_vector_code() -> None:
-    tile = Tile("f16", 1, 4)
-    for count, emit in ((7, emit_scores), (8, emit_values)):
-        text = kernel_assembly("tile", count, lambda e, *args, emit=emit: emit(tile, e, *args), NEON)
-        assert len(re.findall(r"fmla", text)) >= 8 * 4 * 4
-        assert not re.search(r"\bbl\b", text)
+def assembly(tile: Tile, kernel: tuple[int, Callable[..., None]], isa: Isa) -> str:
+    return kernel_assembly("tile", kernel[0], lambda e, *args: kernel[1](tile, e, *args), isa)
+
+
+@pytest.mark.parametrize(
+    ("tile", "kernel", "products"),
+    [
+        *((Tile(stored, 2, 12), kernel, 8 * 24) for stored in ("f32", "f16", "bf16") for kernel in (SCORES, VALUES)),
+        (Tile("f16", 1, 2, 4), SCORES, 8 * 2),
+        (Tile("f16", 8, 2), VALUES, 8 * 16),
+        (Tile("q8_0", 1, 7), CODED_SCORES, 8 * 7 * 2),
+        (Tile("q8_0", 2, 2), CODED_VALUES, 4 * 2 * 2 * 2),
+    ],
+    ids=lambda x: x.name if isinstance(x, Tile) else "",
+)
+def test_main_loops_keep_their_sums_in_registers(tile: Tile, kernel: tuple[int, Callable[..., None]], products: int) -> None:
+    blocks = re.split(r"^\.L\w+:", assembly(tile, kernel, AVX512), flags=re.M)
+    counts = [len(re.findall(r"vfmadd|vdpbf16|vpdpbusd", block)) for block in blocks]
+    main = blocks[counts.index(max(counts))]
+    assert max(counts) >= products
+    assert not re.search(r"zmm.*rsp|rsp.*zmm", main)
+
+
+@pytest.mark.parametrize(
+    ("tile", "kernel", "product"),
+    [
+        (Tile("f16", 1, 4), SCORES, "fmla"),
+        (Tile("f16", 1, 4), VALUES, "fmla"),
+        (Tile("q8_0", 1, 2), CODED_SCORES, "sdot"),
+        (Tile("q8_0", 2, 2), CODED_VALUES, "sdot"),
+    ],
+    ids=lambda x: x.name if isinstance(x, Tile) else "",
+)
+def test_the_tiles_of_arm_are_vector_code(tile: Tile, kernel: tuple[int, Callable[..., None]], product: str) -> None:
+    text = assembly(tile, kernel, NEON)
+    assert len(re.findall(product, text)) >= 8 * 2 * 4
+    assert not re.search(r"\bbl\b", text), "a call of a library function"
+
+
+@pytest.mark.parametrize("isa", [NEON, ISAS["avx2"]], ids=lambda isa: isa.name)
+def test_the_row_kernels_of_other_cpus_call_no_library(isa: Isa) -> None:
+    for count, emit in (
+        (7, partial(emit_softmax, "f32", True)),
+        (4, tiles_rope.STORE_KEYS["f16"]),
+        (4, tiles_rope.STORE_VALUES["q8_0"]),
+        (4, tiles_rope.emit_head_norm),
+        (2, partial(tiles_rope.emit_rotate, 128)),
+        (4, partial(emit_expand_values, "q8_0", "f32")),
+        (4, partial(emit_coded_factors, 2)),
+    ):
+        assert not re.search(r"\b(bl|callq?)\s", kernel_assembly("rows", count, emit, isa))
