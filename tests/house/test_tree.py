@@ -11,7 +11,7 @@ TOP = {
     ".ci", ".gitattributes", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md",
     "config.yaml", "decoder", "jobs", "pipeline", "pyproject.toml", "samples", "tests", "vision",
 }  # fmt: skip
-LARGEST_BYTES = 8 << 20
+LARGEST_BYTES = 25_000_000  # what a sample model's checkpoint may take
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w|pypi\.org|pythonhosted\.org|simple/\s")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
