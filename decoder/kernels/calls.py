@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numba
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as untyped_intrinsic
 
 from decoder.kernels.compile import cache_folder
 
@@ -23,6 +23,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _I64, _F32, _F64 = ir.IntType(64), ir.FloatType(), ir.DoubleType()
 _ON_X86 = platform.machine() in ("x86_64", "AMD64")
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """numba's intrinsic, typed."""
+    return untyped_intrinsic(function)
 
 
 def _sources_hash() -> str:
