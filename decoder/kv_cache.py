@@ -59,6 +59,11 @@ class KvCache:
             buffer = self._buffers[slot] = aligned(self.slot_bytes, np.uint8)
         return address(buffer)
 
+    def clear(self, slot: int) -> None:
+        """Zeros in every position of a slot, for measurements; a sequence never reads what it did not write."""
+        buffer = self._buffers[slot] = aligned(self.slot_bytes, np.uint8)
+        buffer.fill(0)
+
     def release(self, slot: int) -> None:
         """Give a slot's memory back; its base changes.  For sequences of the same size it is cheaper to keep it."""
         self._buffers[slot] = None

@@ -24,11 +24,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from decoder.batch import Prompt, Request, Tokens
+from decoder.batch import Prompt, Request, Segment, Tokens
 from decoder.engine import Engine
 from decoder.kernels.isa import detect
-from decoder.kernels.team import available_cores
+from decoder.kernels.team import Team, available_cores
+from decoder.kv_cache import KvCache
+from decoder.kv_codec import codec_named
 from decoder.model import Model, open_model
+from decoder.transformer import Forward
 from tests.bench.models import TextShape, VisionShape, write_text_model, write_vision_model
 from vision.encoder import open_encoder
 from vision.patches import to_patches
@@ -48,16 +51,21 @@ def prefill_rate(model: Model, tokens: int, threads: int) -> float:
     return tokens / seconds
 
 
-def decode_rate(model: Model, batch: int, context: int, threads: int, *, tokens: int = 16) -> float:
-    """New tokens per second of all sequences together, their prompts already read."""
-    engine = Engine(model, slots=batch, context=context + tokens + 16, threads=threads, chunk=512)
-    for _ in range(batch):
-        engine.add(_request(context, tokens + 8))
-    while len(engine.step()) < batch:  # until every prompt is in its cache
-        pass
-    seconds = [timed(engine.step) for _ in range(tokens)]
-    engine.close()
-    return batch / statistics.median(seconds)
+def decode_rate(model: Model, batch: int, context: int, threads: int) -> float:
+    """New tokens per second of all sequences together, each with ``context`` positions in its cache.
+
+    The cache is zeros: what attention reads counts, not what it finds.
+    """
+    team = Team(threads)
+    cache = KvCache(model.spec, codec_named("f16"), batch, context + 64)
+    for slot in range(batch):
+        cache.clear(slot)
+    forward = Forward(model.spec, model.weights, cache, team, model.isa, rows=batch, outputs=batch, exact=False)
+    row = model.embed((300,))
+    segments = [Segment(slot, context, row, decoding=True, outputs=1) for slot in range(batch)]
+    seconds = median(lambda: forward.run(segments), 9)
+    team.close()
+    return batch / seconds
 
 
 def vision_seconds(path: Path, precision: str, side_px: int, threads: int) -> float:
