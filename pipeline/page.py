@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import PageError
+from pipeline.geometry import PageGeometry
 
-PageStatus = Literal["ok", "truncated", "looped", "blank", "failed"]
+PageStatus = Literal["ok", "low_confidence", "truncated", "looped", "blank", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class PageImage:
 
     pixels: (height, width, 3) uint8 RGB, contiguous; nobody writes to it.  image_hash: sha256 of size and pixels.
     source_dpi: pixels per inch of ``pixels``, None where the file does not say.  seconds: what rendering took.
+    geometry, objects, mended: as in ``rendering.Rendering``.
     """
 
     ref: PageRef
@@ -43,6 +45,9 @@ class PageImage:
     image_hash: str
     source_dpi: float | None
     seconds: float
+    geometry: PageGeometry | None = None
+    objects: int | None = None
+    mended: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,20 @@ class PageFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One reading of a page.  how: what was done differently, "" the first time.  tokens and mean_log_prob: of this reading.
+
+    Its seconds are in the page's timings, as ``attempt_1`` and so on.
+    """
+
+    how: str
+    status: PageStatus
+    reason: str = ""
+    tokens: int = 0
+    mean_log_prob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PageText:
     """What a page says, and how far to trust it.
 
@@ -61,6 +80,9 @@ class PageText:
     mean_log_prob: of the decoded tokens, None where none was decoded.
     timings: seconds by stage; the only part that differs between two runs of the same page.
     provenance: who made the text and from what: software version, hashes of model, settings and page image.
+    attempts: every reading of the page, in order; text and status are those of the best.
+    word_confidences: percent, one for each of ``text.split()``; empty where unknown.  See ``pipeline.confidence``.
+    measures: what was measured on the page before it was read.
     """
 
     ref: PageRef
@@ -71,3 +93,6 @@ class PageText:
     mean_log_prob: float | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    word_confidences: tuple[int, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
