@@ -1,7 +1,4 @@
-"""The records that a page is on its way through the pipeline: a reference, an image, a text.  Plain facts, no behaviour.
-
-Line and Box join them when outputs with coordinates do.
-"""
+"""The records that a page is on its way through the pipeline: a reference, an image, a text.  Plain facts, no behaviour."""
 
 from __future__ import annotations
 
@@ -73,6 +70,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """The size of the image that a text was read from, what its coordinates refer to.  dpi: None where it is not known."""
+
+    width_px: int
+    height_px: int
+    dpi: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PageText:
     """What a page says, and how far to trust it.
 
@@ -83,6 +89,7 @@ class PageText:
     attempts: every reading of the page, in order; text and status are those of the best.
     word_confidences: percent, one for each of ``text.split()``; empty where unknown.  See ``pipeline.confidence``.
     measures: what was measured on the page before it was read.
+    picture: None where no image was made.  finished_at: when the record was made, seconds since 1970, None before that.
     """
 
     ref: PageRef
@@ -96,3 +103,5 @@ class PageText:
     attempts: tuple[Attempt, ...] = ()
     word_confidences: tuple[int, ...] = ()
     measures: Mapping[str, float] = field(default_factory=dict)
+    picture: Picture | None = None
+    finished_at: int | None = None

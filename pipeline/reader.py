@@ -20,7 +20,7 @@ from decoder.errors import ModelError
 from decoder.sampler import Sampling
 from decoder.tokenizer import Tokenizer
 from pipeline.errors import Unreadable
-from pipeline.page import PageImage, PageStatus, PageText
+from pipeline.page import PageImage, PageStatus, PageText, Picture
 from pipeline.postprocess import to_markdown
 from pipeline.quality import LoopDetector, measure_ink
 from vision.encoder import Encoder
@@ -174,4 +174,6 @@ class PageReader:
         mean_log_prob: float | None = None,
     ) -> PageText:
         provenance = {**self._provenance, "image_hash": image.image_hash}
-        return PageText(image.ref, text, status, reason, tokens, mean_log_prob, timings, provenance)
+        height, width = image.pixels.shape[:2]
+        picture = Picture(width, height, image.source_dpi)
+        return PageText(image.ref, text, status, reason, tokens, mean_log_prob, timings, provenance, picture=picture)

@@ -7,10 +7,11 @@ made from the records when all pages of a document are there, so an interrupted 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.durable import write_durably
-from pipeline.page import PageRef, PageText
+from pipeline.page import PageRef, PageText, Picture
 
 RECORD_VERSION = 1
 
@@ -36,6 +37,8 @@ class PageStore:
             "mean_log_prob": page.mean_log_prob,
             "timings": dict(page.timings),
             "provenance": dict(page.provenance),
+            "picture": None if page.picture is None else asdict(page.picture),
+            "finished_at": page.finished_at,
         }
         write_durably(self.path(page.ref), json.dumps(record, indent=1).encode())
 
@@ -45,7 +48,8 @@ class PageStore:
             record = json.loads(self.path(ref).read_bytes())
             if record.pop("version") != RECORD_VERSION:
                 return None
-            return PageText(ref, **record)
+            picture = record.pop("picture", None)
+            return PageText(ref, **record, picture=None if picture is None else Picture(**picture))
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
