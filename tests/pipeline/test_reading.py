@@ -1,0 +1,89 @@
+"""The sample model reads the sample pages: alone or among others, a page is the same page to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from decoder.engine import Engine
+from decoder.kernels.team import available_cores
+from decoder.model import Model, open_model
+from pipeline.documents import document_hash, inspect
+from pipeline.page import PageImage, PageRef, PageText
+from pipeline.preprocess import RenderSettings
+from pipeline.producer import Producer
+from pipeline.reader import PageReader, ReadSettings
+from tests.answers import ROOT
+from vision.encoder import open_encoder
+
+SAMPLES = ROOT / "samples"
+PAGES_AT_ONCE = 32
+Answer = tuple[str, str, int, float | None]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """The sample text model."""
+    return open_model(SAMPLES / "model" / "text-q8_0.gguf")
+
+
+@pytest.fixture(scope="module")
+def images() -> list[PageImage]:
+    """Pages of the sample documents."""
+    refs = [
+        PageRef(path, document_hash(path), page)
+        for path in sorted((SAMPLES / "documents").iterdir())
+        for page in range(inspect(path).pages)
+    ]
+    with Producer(refs, RenderSettings()) as producer:
+        pages = [image for image in producer if isinstance(image, PageImage)]
+    assert len(pages) == len(refs)
+    return pages
+
+
+def read(
+    model: Model, images: Sequence[PageImage], *, slots: int, threads: int, chunk: int, max_tokens: int = 200
+) -> list[PageText]:
+    """The pages' texts, in the order in which they end."""
+    encoder = open_encoder(SAMPLES / "model" / "mmproj-f16.gguf", threads=threads)
+    engine = Engine(model, slots=slots, context=2048, threads=threads, chunk=chunk)
+    reader = PageReader(encoder, engine, model.tokenizer, ReadSettings(max_tokens=max_tokens), {"software": "test"})
+    waiting, ended = list(images), list[PageText]()
+    while len(ended) < len(images):
+        while waiting and reader.free_slots:
+            reader.submit(waiting.pop(0))
+        ended += reader.step()
+    encoder.close()
+    engine.close()
+    return ended
+
+
+def answers(texts: Sequence[PageText]) -> dict[tuple[Path, int], Answer]:
+    """What must not change, by page."""
+    return {(text.ref.document, text.ref.page): (text.text, text.status, text.tokens, text.mean_log_prob) for text in texts}
+
+
+def test_a_page_reads_the_same_alone_among_32_first_and_last_in_the_queue(model: Model, images: list[PageImage]) -> None:
+    threads = min(2, available_cores())
+    many = (images * 2)[:PAGES_AT_ONCE]
+    among = answers(read(model, many, slots=PAGES_AT_ONCE, threads=threads, chunk=256))
+    backwards = answers(read(model, images[::-1], slots=3, threads=1, chunk=19))
+    assert {page: backwards[page] for page in among} == among
+    for image in (images[0], images[-1]):
+        alone = answers(read(model, [image], slots=1, threads=threads, chunk=64))
+        assert alone.items() <= among.items()
+
+
+def test_a_page_that_reaches_its_cap_is_truncated_and_says_so(model: Model, images: list[PageImage]) -> None:
+    page = next(image for image in images if image.ref.document.name == "notice.png")
+    (text,) = read(model, [page], slots=1, threads=1, chunk=256, max_tokens=5)
+    assert (text.status, text.tokens) == ("truncated", 5)
+    assert "max_tokens" in text.reason
+
+
+def test_an_empty_page_is_blank_without_a_token(model: Model, images: list[PageImage]) -> None:
+    page = next(image for image in images if image.ref.document.name == "mill.pdf" and image.ref.page == 4)
+    (text,) = read(model, [page], slots=1, threads=1, chunk=256)
+    assert (text.status, text.text, text.tokens, text.mean_log_prob) == ("blank", "", 0, None)
