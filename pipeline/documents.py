@@ -12,12 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pipeline.child import Child
 from pipeline.errors import PageError, TooLarge, Unreadable
 from pipeline.preprocess import RenderSettings
+from pipeline.rendering import Rendering
 
 DocumentKind = Literal["pdf", "png", "jpeg", "webp", "tiff"]
 MAX_PAGES = 20_000
@@ -56,8 +54,8 @@ class Document(Protocol):
 
     pages: int
 
-    def render(self, page: int, settings: RenderSettings) -> tuple[NDArray[np.uint8], float | None]:
-        """((height, width, 3) uint8 RGB of page ``page``, dots per inch or None)."""
+    def render(self, page: int, settings: RenderSettings) -> Rendering:
+        """Page ``page`` as pixels.  Raises PageError."""
 
     def close(self) -> None:
         """Close the file."""

@@ -14,7 +14,9 @@ import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
 
 from pipeline.errors import Degenerate, PasswordNeeded, TooLarge, Unreadable
+from pipeline.geometry import PageGeometry
 from pipeline.preprocess import POINTS_PER_INCH, RenderSettings, pdf_size
+from pipeline.rendering import Rendering
 
 WHITE = (255, 255, 255, 255)
 TAIL_BYTES = 2048  # readers look for the end mark in the last kilobyte or two
@@ -29,8 +31,8 @@ class Pdf:
         self._document.init_forms()  # before any page is loaded, or field values are not drawn
         self.pages = len(self._document)
 
-    def render(self, page: int, settings: RenderSettings) -> tuple[NDArray[np.uint8], float]:
-        """Draw one page, /Rotate, annotations and form values included.  Returns ((height, width, 3) uint8 RGB, dpi)."""
+    def render(self, page: int, settings: RenderSettings) -> Rendering:
+        """Draw one page, /Rotate, annotations and form values included."""
         try:
             loaded = self._document[page]
         except pypdfium2.PdfiumError as error:
@@ -38,7 +40,9 @@ class Pdf:
         try:
             width_pt, height_pt = loaded.get_size()
             size = pdf_size(width_pt, height_pt, settings)
-            return self._draw(loaded, *size), POINTS_PER_INCH * max(size) / max(width_pt, height_pt)
+            pixels = self._draw(loaded, *size)
+            dpi = POINTS_PER_INCH * max(size) / max(width_pt, height_pt)
+            return Rendering(pixels, dpi, _geometry(loaded, *size), pdfium.FPDFPage_CountObjects(loaded))
         finally:
             loaded.close()
 
@@ -61,6 +65,15 @@ class Pdf:
     def close(self) -> None:
         """Close the file."""
         self._document.close()
+
+
+def _geometry(page: pypdfium2.PdfPage, width_px: int, height_px: int) -> PageGeometry:
+    """Where the drawing lies on the page."""
+    box = pdfium.FS_RECTF()
+    pdfium.FPDF_GetPageBoundingBox(page, box)
+    return PageGeometry(
+        box.left, box.bottom, box.right - box.left, box.top - box.bottom, page.get_rotation(), width_px, height_px
+    )
 
 
 def _open(path: Path, password: str | None) -> pypdfium2.PdfDocument:

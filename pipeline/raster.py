@@ -16,6 +16,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipeline.errors import PageError, TooLarge, Unreadable
 from pipeline.preprocess import RenderSettings, image_size
+from pipeline.rendering import Rendering
 
 ALPHA_MODES = frozenset({"LA", "PA", "La", "RGBA", "RGBa"})
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
@@ -39,8 +40,8 @@ class Images:
             self._file.close()
             raise
 
-    def render(self, page: int, settings: RenderSettings) -> tuple[NDArray[np.uint8], float | None]:
-        """Decode one frame.  Returns ((height, width, 3) uint8 RGB at its final size, dpi or None)."""
+    def render(self, page: int, settings: RenderSettings) -> Rendering:
+        """Decode one frame, at its final size."""
         with self._reading(f"image {page + 1} of the file"):
             image = self._image or Image.open(self._file)
             self._image = None  # a failed seek leaves the frame before it in place, so after a failure it is opened anew
@@ -77,7 +78,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return rgb
 
 
-def _read_frame(image: Image.Image, settings: RenderSettings) -> tuple[NDArray[np.uint8], float | None]:
+def _read_frame(image: Image.Image, settings: RenderSettings) -> Rendering:
     """The frame at the position of ``image``, shrunk by the resampling that the vision stage uses."""
     image_size(*image.size, settings)  # refuses before anything is decoded
     image.load()
@@ -86,7 +87,7 @@ def _read_frame(image: Image.Image, settings: RenderSettings) -> tuple[NDArray[n
     dpi = _dpi(image, max(size) / max(rgb.size))
     if size != rgb.size:
         rgb = rgb.resize(size, Image.Resampling.BICUBIC)
-    return np.array(rgb), dpi
+    return Rendering(np.array(rgb), dpi)
 
 
 def _flatten(image: Image.Image) -> Image.Image:

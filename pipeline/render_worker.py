@@ -55,10 +55,13 @@ class Renderer:
         document = self._open(request.ref.document, request.settings.password)
         if request.ref.page >= document.pages:
             raise Unreadable(f"page {request.ref.page + 1} does not exist: found {document.pages} pages; the file has changed")
-        pixels, dpi = document.render(request.ref.page, request.settings)
-        image_hash = hashlib.sha256(repr(pixels.shape).encode() + b"\n")
-        image_hash.update(pixels.data)
-        return PageImage(request.ref, pixels, image_hash.hexdigest(), dpi, time.perf_counter() - started)
+        page = document.render(request.ref.page, request.settings)
+        image_hash = hashlib.sha256(repr(page.pixels.shape).encode() + b"\n")
+        image_hash.update(page.pixels.data)
+        seconds = time.perf_counter() - started
+        return PageImage(
+            request.ref, page.pixels, image_hash.hexdigest(), page.dpi, seconds, page.geometry, page.objects, page.mended
+        )
 
     def _open(self, path: Path, password: str | None) -> Document:
         """The document, from the last request where it is the same."""

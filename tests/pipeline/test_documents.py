@@ -34,7 +34,7 @@ def inspector() -> object:
 def render(path: Path, page: int = 0, settings: RenderSettings = SETTINGS) -> NDArray[np.uint8]:
     document = open_document(path, settings.password)
     try:
-        return document.render(page, settings)[0]
+        return document.render(page, settings).pixels
     finally:
         document.close()
 
@@ -254,10 +254,10 @@ def test_tiff_frames_are_pages_and_a_bad_one_fails_alone(tmp_path: Path, inspect
     three_frames(path)
     assert inspector.inspect(path) == DocumentInfo("tiff", 3)
     document = open_document(path, None)
-    assert document.render(2, SETTINGS)[0].shape == (84, 84, 3)
+    assert document.render(2, SETTINGS).pixels.shape == (84, 84, 3)
     with pytest.raises(Degenerate, match="1 x 1"):
         document.render(1, SETTINGS)
-    assert document.render(0, SETTINGS)[0].shape == (420, 308, 3)
+    assert document.render(0, SETTINGS).pixels.shape == (420, 308, 3)
     document.close()
 
 
