@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.discover import Document, find_files, open_documents
+from jobs.discover import Document, Found, find_files, open_documents
 from jobs.ledger import Ledger, Outcome, Work
 from jobs.outputs import DocumentOutputs, StoredPages
 from jobs.owner import this_process
@@ -64,13 +64,16 @@ class Report:
         return [(document, page, outcome) for document, page, outcome in self.pages if outcome and outcome.status != "ok"]
 
 
-def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress) -> Report:
-    """Does what is missing.  Raises JobError, ModelError; what is done by then stays done."""
+def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, files: Sequence[Found] | None = None) -> Report:
+    """Does what is missing.  Raises JobError, ModelError; what is done by then stays done.
+
+    files: what to read where the caller has found it already; None looks into the job's inputs.
+    """
     started = time.monotonic()
     with ExitStack() as stack:
         stack.callback(progress.close)
         stopper = stack.enter_context(Stopper())
-        files = find_files(job.inputs)
+        files = find_files(job.inputs) if files is None else files
         ledger = Ledger(job.ledger_path, this_process())
         stack.callback(ledger.close)
         with Inspector(
