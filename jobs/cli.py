@@ -120,6 +120,24 @@ def run(
 
 
 @app.command()
+def watch(
+    job: Annotated[
+        Path, typer.Argument(metavar="JOB.yaml", help="Its input.paths are the folders to watch.", show_default=False)
+    ],
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is there has ended.")] = False,
+    threads: Threads = None,
+    progress: Annotated[
+        ProgressKind | None, typer.Option(help="How to show progress.  [default: auto]", show_default=False)
+    ] = None,
+) -> int:
+    """Transcribe what arrives in folders, until told to stop."""
+    from jobs.commands.watch import watch_folders
+
+    flags = {("engine", "threads"): threads, ("run", "progress"): None if progress is None else progress.value}
+    return watch_folders(job, flags, once=once)
+
+
+@app.command()
 def generate(
     model: ModelPath,
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the text begins with, or the question with --chat.")],

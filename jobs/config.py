@@ -37,6 +37,7 @@ class EngineSection(Section):
     chunk: int = Field(default=256, ge=1)
     max_tokens: int = Field(default=4096, ge=1)
     exact_activations: bool = False
+    repack_cache: bool = False
 
 
 class SamplingSection(Section):
@@ -107,6 +108,22 @@ class RunSection(Section):
     progress: Literal["auto", "rich", "tqdm", "json", "none"] = "auto"
 
 
+class WatchSection(Section):
+    """`pagemill watch`: when a file is taken, and what becomes of it."""
+
+    scan_seconds: float = Field(default=30.0, ge=0.1)
+    settle_seconds: float = Field(default=5.0, ge=0.1)
+    empty_seconds: float = Field(default=300.0, ge=0.0)
+    events: bool = True
+    batch_files: int = Field(default=64, ge=1)
+    ignore: Texts = ()
+    done: Literal["leave", "move"] = "leave"
+    done_folder: str | None = None
+    failed_folder: str | None = None
+    health_file: str | None = None
+    webhook: str | None = None
+
+
 class Config(Section):
     """All settings; ``Config()`` is the defaults."""
 
@@ -120,10 +137,14 @@ class Config(Section):
     quality: QualitySection = QualitySection()
     prompt: PromptSection = PromptSection()
     run: RunSection = RunSection()
+    watch: WatchSection = WatchSection()
 
 
 #: Paths, which are relative to the job file that says them.
-PATH_KEYS: tuple[tuple[str, str], ...] = (("model", "text"), ("model", "mmproj"), ("input", "paths"), ("output", "folder"))
+PATH_KEYS: tuple[tuple[str, str], ...] = (
+    *(("model", "text"), ("model", "mmproj"), ("input", "paths"), ("output", "folder")),
+    *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file")),
+)
 
 #: Settings that can change a page's text.  Slots, chunk and threads cannot: a page's bits do not depend on them.
 #: The model's files have a hash of their own; a password changes whether a document opens, not what it says.

@@ -1,0 +1,137 @@
+"""Files that arrive in watched folders: what a scan sees, which names are never documents, when a file has settled.
+
+A scan asks the file system and nothing else, so that it is true on network shares and after lost events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from jobs.discover import SUFFIXES, Found
+
+#: Names, of files and folders, that browsers, editors, cameras and servers leave; compared without case.
+IGNORED = (
+    *(".*", "~$*", "*~", "~*.tmp", "*.tmp", "*.temp", "*.part", "*.partial", "*.filepart", "*.crdownload", "*.download"),
+    *("*.opdownload", "*.aria2", "*.swp", "*.lock", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir"),
+    *("#recycle", "#snapshot", "$recycle.bin", "system volume information", "lost+found", "__macosx"),
+)
+
+
+class Stamp(NamedTuple):
+    """What changes when a file changes: bytes, nanoseconds of its last change, inode (a rename into place brings another)."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival(Found):
+    """A settled file on its way into a batch.  root: the watched folder; stamp: as it was seen settled.
+
+    identity: its path as the ledger shall call it where that is not the path it lies at: a file that will be moved away
+    frees its name for another one, whose text must not replace this one's.
+    """
+
+    root: Path
+    stamp: Stamp
+    identity: Path | None = None
+
+    @property
+    def source(self) -> str:
+        """The file as the ledger calls it."""
+        return Found(self.identity or self.path, self.relative).source
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What lies in the watched folders.  roots: of each file; problems: folders that could not be read, and why."""
+
+    stamps: Mapping[Path, Stamp]
+    roots: Mapping[Path, Path]
+    problems: tuple[str, ...]
+
+
+def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
+    """Every document-like file below ``roots``; folders reached by links are not entered.  Never raises OSError."""
+    stamps: dict[Path, Stamp] = {}
+    homes: dict[Path, Path] = {}
+    problems: list[str] = []
+    patterns = [pattern.casefold() for pattern in (*IGNORED, *ignore)]
+    for root in roots:
+        folders = [root]
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError as error:
+                if folder == root or not isinstance(error, FileNotFoundError):  # a subfolder may go between two looks
+                    problems.append(f"{folder}: cannot be read ({error.strerror or error}); waiting until it can")
+                continue
+            for entry in entries:
+                if not is_ignored(entry.name, patterns):
+                    _see(entry, root, stamps, homes, folders)
+    return Scan(stamps, homes, tuple(problems))
+
+
+def is_ignored(name: str, patterns: Iterable[str]) -> bool:
+    """True for a name that one of the patterns, in folded case, matches."""
+    folded = name.casefold()
+    return any(fnmatchcase(folded, pattern) for pattern in patterns)
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """A file as it is now; None when it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+class Settling:
+    """Tells files that are still written from those that are whole: size, time and inode unchanged over two scans.
+
+    Never looks at how old a file says it is: copies keep old times.  An empty file is given longer, since some programs
+    create first and fill later.
+    """
+
+    def __init__(self, settle_seconds: float, empty_seconds: float) -> None:
+        self._settle_seconds, self._empty_seconds = settle_seconds, empty_seconds
+        self._seen: dict[Path, tuple[Stamp, float]] = {}
+
+    def note(self, stamps: Mapping[Path, Stamp], now: float) -> None:
+        """Take in a scan; what it does not hold is forgotten."""
+        before = self._seen
+        self._seen = {}
+        for path, stamp in stamps.items():
+            last = before.get(path)
+            self._seen[path] = last if last is not None and last[0] == stamp and last[1] <= now else (stamp, now)
+
+    def has_settled(self, path: Path, now: float) -> bool:
+        """True when the file has been the same for long enough."""
+        stamp, since = self._seen[path]
+        return now - since >= (self._settle_seconds if stamp.size else max(self._empty_seconds, self._settle_seconds))
+
+
+def relative_to(path: Path, root: Path) -> PurePath:
+    """The place of a file below its watched folder."""
+    return PurePath(path.relative_to(root))
+
+
+def _see(entry: os.DirEntry[str], root: Path, stamps: dict[Path, Stamp], homes: dict[Path, Path], folders: list[Path]) -> None:
+    path = Path(entry.path)
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(path)
+        elif path.suffix.lower() in SUFFIXES and entry.is_file():
+            status = os.stat(entry.path)  # entry.stat() may be as old as the listing on some systems
+            stamps[path] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+            homes.setdefault(path, root)
+    except OSError:  # gone between listing and look
+        return
