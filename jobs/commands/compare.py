@@ -85,11 +85,12 @@ def print_tokens(model: Path, *, parse_special: bool, as_json: bool) -> int:
 def _prepared(path: Path, spec: VisionSpec, multiple_px: int) -> NDArray[np.float32]:
     from PIL import Image, UnidentifiedImageError
 
+    from pipeline.raster import to_rgb
     from vision.patches import prepare
 
     try:
         with Image.open(path) as image:
-            return prepare(image.convert("RGB"), spec, multiple_px)
+            return prepare(to_rgb(image), spec, multiple_px)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path of the image") from None
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
