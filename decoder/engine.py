@@ -32,6 +32,7 @@ class Engine:
 
     slots: sequences at once, each with a cache of ``context`` positions (memory is taken as positions are used).
     threads: None for every core available.  kv_cache: f32, f16 or q8_0.  chunk: prompt rows per step.
+    team: a compute team to share instead of one of its own; who made it closes it.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class Engine:
         threads: int | None = None,
         kv_cache: str = "f16",
         chunk: int = 256,
+        team: Team | None = None,
     ) -> None:
         for name, value in (("slots", slots), ("context", context), ("chunk", chunk)):
             if value < 1:
                 raise ModelError(f"{name} should be 1 or more, found {value}")
         self.model, self.context = model, context
-        self._team = Team(threads)
+        self._team, self._owns_team = team or Team(threads), team is None
         self._cache = KvCache(model.spec, codec_named(kv_cache), slots, context)
         self._forward = _forward(model, self._cache, self._team, rows=slots + chunk, outputs=slots)
         self._scheduler = Scheduler(slots, chunk)
@@ -110,8 +112,9 @@ class Engine:
         return events
 
     def close(self) -> None:
-        """End the compute team; the engine cannot be used after."""
-        self._team.close()
+        """End a compute team of its own; the engine cannot be used after."""
+        if self._owns_team:
+            self._team.close()
 
     def _answer(self, sequence: Sequence, logits: NDArray[np.float32]) -> Event:
         try:

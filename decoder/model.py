@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from decoder.errors import ModelError
 from decoder.files import open_file
 from decoder.header import Header
+from decoder.kernels.compile import cache_folder
 from decoder.kernels.isa import Isa, named
+from decoder.panel_store import PanelStore, store_path
 from decoder.plan import Plan, plan
 from decoder.spec import ModelSpec
 from decoder.template import ChatTemplate
@@ -54,12 +56,16 @@ class Model:
         return rows if self.spec.embedding_scale == 1.0 else rows * np.float32(self.spec.embedding_scale)
 
 
-def open_model(path: str | Path, *, kv_cache: str = "f16", exact: bool = False, cpu: str = "auto") -> Model:
+def open_model(
+    path: str | Path, *, kv_cache: str = "f16", exact: bool = False, cpu: str = "auto", cached: bool = False
+) -> Model:
     """Open a GGUF text model and bring its weights into memory.
 
     exact: expand weights to float32 and keep activations in float32 (for comparing engines; four bytes a weight).
-    cpu: a CPU variant's name, or auto.  Raises NotGguf, Refused (every reason) or ModelError.
+    cpu: a CPU variant's name, or auto.  cached: keep the repacked weights in the cache folder for the next start.
+    Raises NotGguf, Refused (every reason) or ModelError.
     """
     header, data = open_file(path)
     accepted = plan(header, kv_cache=kv_cache, exact=exact, name=str(path))
-    return Model(Path(path), header, accepted, load(accepted, data), named(cpu))
+    store = PanelStore(store_path(Path(path), cache_folder(), "exact" if exact else "")) if cached else None
+    return Model(Path(path), header, accepted, load(accepted, data, store=store), named(cpu))

@@ -7,6 +7,7 @@ Quantized tensors are repacked into panels, never expanded, unless the plan is e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from decoder.formats import FORMATS
 from decoder.header import TensorInfo
 from decoder.kernels.isa import LANES
+from decoder.kernels.team import available_cores
+from decoder.panel_store import PanelStore
 from decoder.panels import Panels, repack
 from decoder.plan import Plan
 from decoder.spec import Role
@@ -88,8 +91,8 @@ class Weights:
 class _Loader:
     """Reads tensors of a plan out of the mapped file."""
 
-    def __init__(self, plan: Plan, data: Bytes) -> None:
-        self.plan, self.data = plan, data
+    def __init__(self, plan: Plan, data: Bytes, store: PanelStore | None) -> None:
+        self.plan, self.data, self.store = plan, data, store
 
     def raw(self, info: TensorInfo) -> Bytes:
         """The tensor's bytes, a view: (rows, row_bytes)."""
@@ -118,22 +121,31 @@ class _Loader:
         for info in tensors:
             columns.append(width)
             width += padded(info.rows)
-        parts = tuple(self._part(tensors, biases, columns, group) for group in _groups(tensors, biases))
+        name = f"{layer}.{roles[0].name}"
+        parts = tuple(self._part(name, tensors, biases, columns, group) for group in _groups(tensors, biases))
         return Matrix(parts, tuple(columns), width)
 
-    def _part(self, tensors: list[TensorInfo], biases: list[TensorInfo | None], columns: list[int], group: range) -> Part:
+    def _part(
+        self, name: str, tensors: list[TensorInfo], biases: list[TensorInfo | None], columns: list[int], group: range
+    ) -> Part:
         members = [tensors[i] for i in group]
-        if self.plan.exact:
-            rows = np.concatenate([self.floats(info) for info in members])
-            panels = repack(rows.view(np.uint8).reshape(len(rows), -1), "F32")
+        if self.store is None:
+            panels = self._panels(members)
         else:
-            raw = [self.raw(info) for info in members]
-            panels = repack(raw[0] if len(raw) == 1 else np.concatenate(raw), members[0].type_name)
+            panels = self.store.panels(f"{name}.{group.start}", lambda: self._panels(members))
         shifts = [biases[i] for i in group]
         bias = None
         if all(info is not None for info in shifts):
             bias = _pad(np.concatenate([self.floats(info).reshape(-1) for info in shifts if info is not None]))
         return Part(panels, columns[group.start], bias)
+
+    def _panels(self, members: list[TensorInfo]) -> Panels:
+        """The tensors' rows, one below the other."""
+        if self.plan.exact:
+            rows = np.concatenate([self.floats(info) for info in members])
+            return repack(rows.view(np.uint8).reshape(len(rows), -1), "F32")
+        raw = [self.raw(info) for info in members]
+        return repack(raw[0] if len(raw) == 1 else np.concatenate(raw), members[0].type_name)
 
 
 def _groups(tensors: list[TensorInfo], biases: list[TensorInfo | None]) -> list[range]:
@@ -151,19 +163,28 @@ def _groups(tensors: list[TensorInfo], biases: list[TensorInfo | None]) -> list[
     return groups
 
 
-def load(plan: Plan, data: Bytes) -> Weights:
-    """Weights of an accepted plan.  data: the whole file, (bytes,) uint8, mapped; it stays mapped for embedding look-ups."""
-    loader = _Loader(plan, data)
+def load(plan: Plan, data: Bytes, *, threads: int | None = None, store: PanelStore | None = None) -> Weights:
+    """Weights of an accepted plan.  data: the whole file, (bytes,) uint8, mapped; it stays mapped for embedding look-ups.
+
+    threads: that repack side by side, None for every core available.  store: repacked weights of an earlier start.
+    """
+    loader = _Loader(plan, data, store)
     embedding = plan.tensors[Role.TOKEN_EMBEDDING, GLOBAL]
     output = Role.OUTPUT if (Role.OUTPUT, GLOBAL) in plan.tensors else Role.TOKEN_EMBEDDING
     divisors = plan.tensors.get((Role.ROPE_FREQS, GLOBAL))
-    return Weights(
-        Embedding(loader.raw(embedding), embedding.type_name),
-        tuple(_layer(loader, i) for i in range(plan.spec.layers)),
-        loader.norm(Role.OUTPUT_NORM, GLOBAL),
-        loader.matrix(GLOBAL, output),
-        None if divisors is None else loader.floats(divisors).reshape(-1),
-    )
+    with ThreadPoolExecutor(threads or available_cores()) as pool:  # numpy gives Python's lock back while it moves bytes
+        output_matrix = pool.submit(loader.matrix, GLOBAL, output)  # the largest first
+        layers = tuple(pool.map(lambda i: _layer(loader, i), range(plan.spec.layers)))
+        weights = Weights(
+            Embedding(loader.raw(embedding), embedding.type_name),
+            layers,
+            loader.norm(Role.OUTPUT_NORM, GLOBAL),
+            output_matrix.result(),
+            None if divisors is None else loader.floats(divisors).reshape(-1),
+        )
+    if store is not None:
+        store.save()
+    return weights
 
 
 def _layer(loader: _Loader, layer: int) -> Layer:

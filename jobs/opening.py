@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from decoder.engine import Engine
+from decoder.kernels.team import Team
 from decoder.model import open_model
 from decoder.sampler import Sampling
 from jobs.config import Config
@@ -19,32 +20,37 @@ from vision.encoder import open_encoder
 def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
     """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
     config = job.config
-    threads = config.engine.threads
-    model = open_model(job.model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
-    encoder = open_encoder(
-        job.model.mmproj,
-        backend=config.vision.backend,
-        precision=config.vision.precision,
-        threads=threads,
-        text_width=model.spec.width,
+    model = open_model(
+        job.model.text,
+        kv_cache=config.engine.kv_cache,
+        exact=config.engine.exact_activations,
+        cached=config.engine.repack_cache,
     )
-    try:
+    with ExitStack() as stack:
+        team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
+        encoder = stack.enter_context(
+            closing(
+                open_encoder(
+                    job.model.mmproj,
+                    backend=config.vision.backend,
+                    precision=config.vision.precision,
+                    team=team,
+                    text_width=model.spec.width,
+                )
+            )
+        )
         engine = Engine(
             model,
             slots=config.engine.slots,
             context=min(config.engine.context, model.spec.context),
-            threads=threads,
+            team=team,
             kv_cache=config.engine.kv_cache,
             chunk=config.engine.chunk,
         )
-        try:
-            reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance)
-            longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
-            yield OpenReader(reader, longest)
-        finally:
-            engine.close()
-    finally:
-        encoder.close()
+        stack.enter_context(closing(engine))
+        reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance)
+        longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
+        yield OpenReader(reader, longest)
 
 
 def _read_settings(config: Config) -> ReadSettings:

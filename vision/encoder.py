@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.errors import ModelError
+from decoder.kernels.team import Team
 from vision.patches import Patches
 from vision.reference import ReferenceEncoder
 from vision.spec import VisionSpec
@@ -37,10 +38,11 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How to run.  threads: of the compute team, None for all of the machine's."""
+    """How to run.  threads: of the compute team, None for all of the machine's; team: one to share instead."""
 
     precision: Precision = "auto"
     threads: int | None = None
+    team: Team | None = None
 
 
 Opener = Callable[[StoredWeights, EncoderSettings], Encoder]
@@ -53,15 +55,17 @@ def open_encoder(
     precision: Precision = "auto",
     threads: int | None = None,
     text_width: int | None = None,
+    team: Team | None = None,
 ) -> Encoder:
     """Open an mmproj file.  Raises NotGguf or Refused for the file, ModelError for a backend or precision that is not there.
 
-    text_width: width of the text model that reads the rows, checked before a weight is read.
+    text_width: width of the text model that reads the rows, checked before a weight is read.  team: a compute team to share
+    where the backend computes on this machine's cores; who made it closes it.
     """
     opener = _opener(backend)
     if precision not in ("auto", "bf16", "f32"):
         raise ModelError(f"vision precision should be auto, bf16 or f32, found {precision!r}")
-    return opener(open_weights(Path(path), text_width=text_width), EncoderSettings(precision, threads))
+    return opener(open_weights(Path(path), text_width=text_width), EncoderSettings(precision, threads, team))
 
 
 def _open_reference(weights: StoredWeights, settings: EncoderSettings) -> Encoder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from decoder.batch import Event, Prompt, Request, Rows, Tokens
 from decoder.engine import Engine
 from decoder.errors import ContextFull, ModelError
-from decoder.kernels.team import available_cores
+from decoder.kernels.team import Team, available_cores
 from decoder.model import Model, open_model
 from decoder.sampler import Sampling
 from tests.answers import oracle_files
@@ -79,6 +80,30 @@ def test_other_caches_keep_the_bits_too(kv_cache: str) -> None:
     among = run(Engine(model, slots=6, context=512, threads=1, kv_cache=kv_cache, chunk=50), pages)
     alone = run(Engine(model, slots=1, context=512, kv_cache=kv_cache, chunk=9), [pages[5]])
     assert alone[5] == among[5]
+
+
+@pytest.mark.parametrize("kv_cache", ["f16", "q8_0"])
+def test_threads_do_not_change_a_bit_of_steps_that_mix_reading_and_decoding(kv_cache: str) -> None:
+    """Long prompts are read in chunks beside pages that decode; more threads than cores only wait for each other."""
+    model = open_model(oracle_files("formats/qwen3-Q4_K_M.gguf")[0])
+    pages = [Request(prompt(i, 40 + 210 * (i % 2), model), ANSWER, key=i) for i in range(5)]
+    answers = []
+    for threads in (1, 2, 3, 4):
+        with closing(Team(threads, crowded=True)) as team:
+            answers.append(run(Engine(model, slots=3, context=512, kv_cache=kv_cache, chunk=31 + threads, team=team), pages))
+    assert answers[1:] == answers[:1] * 3
+
+
+def test_a_shared_team_outlives_an_engine(small: Model) -> None:
+    with closing(Team(1)) as team:
+        answers = [run(Engine(small, slots=1, context=64, team=team), [Request(ids(1, 2), 3, key=0)]) for _ in range(2)]
+    assert answers[0] == answers[1]
+
+
+def test_a_team_has_no_more_threads_than_cores() -> None:
+    cores = available_cores()
+    with pytest.raises(ValueError, match=f"between 1 and the {cores} cores available here, found {cores + 1}"):
+        Team(cores + 1)
 
 
 @pytest.fixture

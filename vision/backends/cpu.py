@@ -7,6 +7,7 @@ Attention is blocked over queries and keys, so memory grows with the page, never
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,11 +66,12 @@ class _Weights:
 
 
 class CpuEncoder:
-    """``vision.encoder.Encoder`` on a compute team.  Not safe for use from two threads at once."""
+    """``vision.encoder.Encoder`` on a compute team, which it closes if it owns it.  For one thread at a time."""
 
-    def __init__(self, stored: StoredWeights, team: Team, isa: Isa, *, bf16: bool) -> None:
+    def __init__(self, stored: StoredWeights, team: Team, isa: Isa, *, bf16: bool, owns_team: bool = True) -> None:
+        self._owns_team = owns_team
         self.spec, self.team, self.isa, self.bf16 = stored.spec, team, isa, bf16
-        self.weights = _Loader(stored, bf16=bf16).load()
+        self.weights = _Loader(stored, team.threads, bf16=bf16).load()
         self._recording: _Recording | None = None
 
     def encode(self, patches: Patches) -> Floats:
@@ -82,8 +84,9 @@ class CpuEncoder:
         return self._recording.run(patches)
 
     def close(self) -> None:
-        """End the team."""
-        self.team.close()
+        """End a team of its own; give the buffers back."""
+        if self._owns_team:
+            self.team.close()
         self._recording = None
 
 
@@ -94,15 +97,17 @@ class _Loader:
     bfloat16's error.
     """
 
-    def __init__(self, stored: StoredWeights, *, bf16: bool) -> None:
-        self._stored, self._bf16 = stored, bf16
+    def __init__(self, stored: StoredWeights, threads: int, *, bf16: bool) -> None:
+        self._stored, self._threads, self._bf16 = stored, threads, bf16
 
     def load(self) -> _Weights:
         """Everything."""
+        with ThreadPoolExecutor(self._threads) as pool:
+            layers = tuple(pool.map(self._layer, range(self._stored.spec.layers)))
         return _Weights(
             self._exact(VisionRole.PATCH_EMBEDDING),
             self._norm(VisionRole.PRE_NORM),
-            tuple(self._layer(i) for i in range(self._stored.spec.layers)),
+            layers,
             self._norm(VisionRole.PROJECTOR_NORM),
             self._exact(VisionRole.PROJECTOR_MERGE),
             self._exact(VisionRole.PROJECTOR_IN),
@@ -215,7 +220,8 @@ def open_cpu(weights: StoredWeights, settings: EncoderSettings) -> CpuEncoder:
     if uneven:
         raise ModelError(f"the CPU encoder needs sizes in multiples of 16, the file has {', '.join(uneven)}")
     bf16 = isa.bf16 if settings.precision == "auto" else settings.precision == "bf16"
-    return CpuEncoder(weights, Team(settings.threads), isa, bf16=bf16)
+    team = settings.team or Team(settings.threads)
+    return CpuEncoder(weights, team, isa, bf16=bf16, owns_team=settings.team is None)
 
 
 def _sizes(spec: VisionSpec) -> Sequence[tuple[str, int]]:
