@@ -72,7 +72,7 @@ def places_of(config: Config) -> Places:
         Path(watch.health_file or output / ".pagemill" / "health.json").absolute(),
     )
     outputs = {"output.folder": output, "watch.done_folder": places.done, "watch.failed_folder": places.failed}
-    check_places(places.roots, outputs)
+    check_places(places.roots, {**outputs, "watch.health_file": places.health})
     return places
 
 
