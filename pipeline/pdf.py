@@ -1,11 +1,12 @@
 """PDF pages through pdfium.  Runs in a child process only: pdfium crashes, hangs and is not safe with threads.
 
 Refuses what cannot be opened with the reason found out, not guessed: pdfium reports a PDF without pages under the error of
-whatever failed before it.
+whatever failed before it.  A damaged file is rebuilt once; pages and pictures of which something is lost are refused.
 """
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -15,36 +16,59 @@ from numpy.typing import NDArray
 
 from pipeline.errors import Degenerate, PasswordNeeded, TooLarge, Unreadable
 from pipeline.geometry import PageGeometry
+from pipeline.pdf_images import refuse_damaged
+from pipeline.pdf_repair import Mended, mend, user_units
 from pipeline.preprocess import POINTS_PER_INCH, RenderSettings, pdf_size
 from pipeline.rendering import Rendering
 
 WHITE = (255, 255, 255, 255)
 TAIL_BYTES = 2048  # readers look for the end mark in the last kilobyte or two
 ABSENT = b"/nonexistent/\x00"
+MENDED = "the PDF is damaged and was rebuilt from what is left of it"
 
 
 class Pdf:
     """An open PDF: ``pages``, ``render`` and ``close``."""
 
     def __init__(self, path: Path, password: str | None = None) -> None:
-        self._document = _open(path, password)
+        self._source: Path | io.BytesIO = path
+        self._password = password
+        self._mended: Mended | None = None
+        self._units: dict[int, float] | None = None
+        self._document = self._open(path, password)
         self._document.init_forms()  # before any page is loaded, or field values are not drawn
-        self.pages = len(self._document)
+        self.pages = max(len(self._document), self._mended.pages if self._mended else 0)
 
     def render(self, page: int, settings: RenderSettings) -> Rendering:
         """Draw one page, /Rotate, annotations and form values included."""
+        loaded = self._load(page)
         try:
-            loaded = self._document[page]
-        except pypdfium2.PdfiumError as error:
-            raise Unreadable(f"page {page + 1} cannot be loaded: its object is missing or damaged") from error
-        try:
-            width_pt, height_pt = loaded.get_size()
+            width_pt, height_pt = (side * self._unit(loaded, page, settings) for side in loaded.get_size())
             size = pdf_size(width_pt, height_pt, settings)
             pixels = self._draw(loaded, *size)
+            refuse_damaged(loaded, page + 1)
+            objects = pdfium.FPDFPage_CountObjects(loaded)
+            if self._mended is not None and (objects == 0 or page in self._mended.cut):
+                raise Unreadable(f"page {page + 1} lost its content: the file is truncated or damaged; copy it again")
             dpi = POINTS_PER_INCH * max(size) / max(width_pt, height_pt)
-            return Rendering(pixels, dpi, _geometry(loaded, *size), pdfium.FPDFPage_CountObjects(loaded))
+            return Rendering(pixels, dpi, _geometry(loaded, *size), objects, MENDED if self._mended else "")
         finally:
             loaded.close()
+
+    def _load(self, page: int) -> pypdfium2.PdfPage:
+        try:
+            return self._document[page]
+        except (pypdfium2.PdfiumError, IndexError) as error:  # an index beyond the end: lost with the end of the file
+            raise Unreadable(f"page {page + 1} cannot be loaded: its object is missing or damaged") from error
+
+    def _unit(self, loaded: pypdfium2.PdfPage, page: int, settings: RenderSettings) -> float:
+        """1/72 inches of the page's unit.  Only asked of pages that seem small: larger ones are drawn the same anyway."""
+        longest_px = max(loaded.get_size()) * settings.max_dpi / POINTS_PER_INCH
+        if longest_px >= settings.longest_edge_px:
+            return 1.0
+        if self._units is None:
+            self._units = user_units(self._source, self._password)
+        return self._units.get(page, 1.0)
 
     def _draw(self, page: pypdfium2.PdfPage, width: int, height: int) -> NDArray[np.uint8]:
         """Draw at exactly this size; asking pdfium for a scale instead gives a pixel more on some pages."""
@@ -66,6 +90,22 @@ class Pdf:
         """Close the file."""
         self._document.close()
 
+    def _open(self, path: Path, password: str | None) -> pypdfium2.PdfDocument:
+        """Open the file, rebuilt where it is damaged, or raise why it does not open."""
+        pdfium.FPDF_LoadDocument(ABSENT, None)  # leaves "file not found" as the last error, see _refusal
+        try:
+            return _load(path, password)
+        except pypdfium2.PdfiumError as failure:
+            self._mended = mend(path, password) if failure.err_code == pdfium.FPDF_ERR_FORMAT else None
+            refusal = _refusal(failure.err_code, path, password)
+            if self._mended is None:
+                raise refusal from failure
+        self._source, self._password = io.BytesIO(self._mended.content), None
+        try:
+            return pypdfium2.PdfDocument(self._mended.content)
+        except pypdfium2.PdfiumError as failure:
+            raise refusal from failure
+
 
 def _geometry(page: pypdfium2.PdfPage, width_px: int, height_px: int) -> PageGeometry:
     """Where the drawing lies on the page."""
@@ -74,15 +114,6 @@ def _geometry(page: pypdfium2.PdfPage, width_px: int, height_px: int) -> PageGeo
     return PageGeometry(
         box.left, box.bottom, box.right - box.left, box.top - box.bottom, page.get_rotation(), width_px, height_px
     )
-
-
-def _open(path: Path, password: str | None) -> pypdfium2.PdfDocument:
-    """Open the file, or raise why it does not open."""
-    pdfium.FPDF_LoadDocument(ABSENT, None)  # leaves "file not found" as the last error, see _refusal
-    try:
-        return _load(path, password)
-    except pypdfium2.PdfiumError as failure:
-        raise _refusal(failure.err_code, path, password) from failure
 
 
 def _load(path: Path, password: str | None) -> pypdfium2.PdfDocument:
