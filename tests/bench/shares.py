@@ -1,0 +1,134 @@
+"""How much of the measured peak each kernel gets: single ops at the sizes that the models have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from decoder.formats import FORMATS
+from decoder.kernels.activations import new_activations
+from decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
+from decoder.kernels.drivers.step import ROWS, SEGMENTS
+from decoder.kernels.isa import Isa
+from decoder.kernels.memory import aligned
+from decoder.kernels.ops_attention import attend
+from decoder.kernels.ops_matmul import activation_kind, matmul
+from decoder.kernels.ops_rows import Source, prepare
+from decoder.kernels.program import Program
+from decoder.kernels.team import Team
+from decoder.kv_cache import KvCache
+from decoder.kv_codec import CODECS
+from decoder.panels import Panels, repack
+from decoder.recorder import new_rows
+from decoder.spec import AttentionSpec
+from tests.bench.serve import median, timed
+
+QUANTIZED = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+MATRIX = (3072, 1024)
+"""Rows and width of the largest matrix of a layer of the 1B text model."""
+VISION_ROWS = 5476
+RUNS = 7
+
+
+def shares(isa: Isa, threads: int, peaks: dict[str, float]) -> dict[str, dict[str, float]]:
+    """By kernel: operations or bytes per second ("rate"), and the share of the peak that bounds it."""
+    team = Team(threads)
+    found: dict[str, dict[str, float]] = {}
+
+    def add(name: str, rate: float, peak: str) -> None:
+        found[name] = {"rate": rate, "share": rate / peaks[peak]} if peak in peaks else {"rate": rate}
+
+    for format in QUANTIZED:
+        for rows in (16, 32, 512):
+            add(f"{format}, {rows} rows", _product_rate(team, isa, format, rows, *MATRIX), "int8")
+    for rows, width in ((4096, 1024), (1024, 4096)):
+        name = f"{rows} x {width}, {VISION_ROWS} rows"
+        if isa.bf16:
+            add(f"BF16, {name}", _product_rate(team, isa, "BF16", VISION_ROWS, rows, width, 3), "bf16")
+    add(f"F32, 1024 x 1024, {VISION_ROWS} rows", _product_rate(team, isa, "F32", VISION_ROWS, 1024, 1024, 3), "f32")
+    precision = "bf16" if isa.bf16 else "f32"
+    page = AttentionSpec(16, 16, 64, 64**-0.5)
+    text = AttentionSpec(16, 8, 128, 128**-0.5)
+    codec = "bf16" if isa.bf16 else "f32"
+    add(
+        f"flash attention, page of {VISION_ROWS} patches",
+        _flash_rate(team, isa, page, VISION_ROWS, codec, precision),
+        precision,
+    )
+    add("flash attention, prompt of 1369", _flash_rate(team, isa, text, 1369, "f16", precision), precision)
+    for kv_cache in ("f16", "q8_0"):
+        for batch in (1, 16, 32):
+            add(f"decode attention, {kv_cache}, {batch} x 1400", _decode_rate(team, isa, text, batch, kv_cache), "dram")
+    team.close()
+    return found
+
+
+def _product_rate(team: Team, isa: Isa, format: str, rows: int, out_rows: int, width: int, runs: int = RUNS) -> float:
+    """Operations per second of one product whose rows are packed; as many matrices as a layer's weights take turns."""
+    panels = [_random_panels(format, out_rows, width, seed) for seed in range(1 if rows > 64 else 8)]
+    x, out = new_rows(rows, width), new_rows(rows, out_rows)
+    x[:, :width] = np.random.default_rng(0).standard_normal((rows, width), np.float32)
+    acts = new_activations(activation_kind(format, isa), width, rows)
+    pack, program = Program(team, isa), Program(team, isa)
+    prepare(pack, Source("copy", x, width), acts)
+    for one in panels:
+        matmul(program, acts, one, out)
+    pack.step[ROWS] = program.step[ROWS] = rows
+    pack.run()
+    return 2 * len(panels) * rows * out_rows * width / median(timed(program.run, runs))
+
+
+def _random_panels(format: str, rows: int, width: int, seed: int) -> Panels:
+    """Codes at random, scales of one: values do not matter to speed as long as they are numbers."""
+    weights = FORMATS[format]
+    raw = np.random.default_rng(seed).integers(0, 0x38, (rows, width // weights.block * weights.block_bytes), np.uint8)
+    return repack(raw, format)
+
+
+def _flash_rate(team: Team, isa: Isa, facts: AttentionSpec, rows: int, codec: str, precision: str) -> float:
+    """Operations per second of prompt attention; half of them where a row sees only what is before it."""
+    causal = facts.kv_heads != facts.heads
+    program, cache, segments = _attention(team, isa, facts, rows, 1, rows, codec, precision)
+    segments[0, :6] = (0, rows, 0, cache.base(0), PROMPT_CHUNK if causal else BIDIRECTIONAL, rows)
+    program.step[ROWS], program.step[SEGMENTS] = rows, 1
+    work = 4 * facts.heads * facts.head_dim * rows * rows / (2 if causal else 1)
+    return work / median(timed(program.run, 3))
+
+
+def _decode_rate(team: Team, isa: Isa, facts: AttentionSpec, batch: int, codec: str, context: int = 1400) -> float:
+    """Bytes of keys and values per second; the layers' caches take turns, so that nothing stays in a core's cache."""
+    layers = 8 if batch == 1 else 1
+    program, cache, segments = _attention(team, isa, facts, batch, batch, context, codec, "f32", layers)
+    for slot in range(batch):
+        segments[slot, :6] = (slot, 1, context - 1, cache.base(slot), DECODE_ROWS, context)
+    program.step[ROWS], program.step[SEGMENTS] = batch, batch
+    moved = layers * batch * context * CODECS[codec].position_bytes(facts.kv_heads, facts.head_dim)
+    return moved / median(timed(program.run, RUNS))
+
+
+def _attention(
+    team: Team,
+    isa: Isa,
+    facts: AttentionSpec,
+    rows: int,
+    slots: int,
+    positions: int,
+    codec: str,
+    precision: str,
+    layers: int = 1,
+) -> tuple[Program, KvCache, np.ndarray]:  # type: ignore[type-arg]
+    cache = KvCache([facts] * layers, CODECS[codec], slots, positions)
+    for slot in range(slots):
+        cache.clear(slot)
+    width = (facts.heads + 2 * facts.kv_heads) * facts.head_dim
+    qkv, out = new_rows(rows, width), new_rows(rows, facts.heads * facts.head_dim)
+    qkv[...] = np.random.default_rng(0).standard_normal(qkv.shape, np.float32)
+    segments = aligned((slots, 8), np.int64)
+    segments.fill(0)
+    program = Program(team, isa)
+    for layer in range(layers):
+        attend(
+            program, qkv, out, heads=facts.heads, kv_heads=facts.kv_heads, head_dim=facts.head_dim, q_column=0,
+            scale=facts.scale, segments=segments, layer_offset=cache.layer_offset(layer),
+            codec=cache.codec, capacity=cache.capacity, precision=precision,  # type: ignore[arg-type]
+        )  # fmt: skip
+    return program, cache, segments
