@@ -65,7 +65,10 @@ class InputSection(Section):
     """What to read."""
 
     paths: Texts = ()
+    list: str | None = None
     password: str | None = None
+    passwords: dict[str, str] = Field(default_factory=dict)
+    cache_bytes: int = Field(default=2 << 30, ge=1 << 20)
     max_pages: int = Field(default=20_000, ge=1)
 
 
@@ -142,7 +145,7 @@ class Config(Section):
 
 #: Paths, which are relative to the job file that says them.
 PATH_KEYS: tuple[tuple[str, str], ...] = (
-    *(("model", "text"), ("model", "mmproj"), ("input", "paths"), ("output", "folder")),
+    *(("model", "text"), ("model", "mmproj"), ("input", "paths"), ("input", "list"), ("output", "folder")),
     *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file")),
 )
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.discover import Document, Found, find_files, open_documents
+from jobs.input_cache import FetchedSource, InputCache
 from jobs.ledger import Ledger, Outcome, Work
 from jobs.outputs import DocumentOutputs, StoredPages
 from jobs.owner import this_process
+from jobs.passwords import Passwords, password_for
 from jobs.runner import PageSource, Reader, Rules, Runner, Stages
 from jobs.spec import JobSpec
 from jobs.stopping import Stopper
@@ -73,14 +75,21 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
     with ExitStack() as stack:
         stack.callback(progress.close)
         stopper = stack.enter_context(Stopper())
-        files = find_files(job.inputs) if files is None else files
+        cache = stack.enter_context(
+            InputCache(job.inputs_folder, job.config.input.cache_bytes, kept=job.config.render.ahead + 1)
+        )
+        section = job.config.input
+        if files is None:
+            files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
+        passwords = Passwords(section, files)
         ledger = Ledger(job.ledger_path, this_process())
         stack.callback(ledger.close)
         with Inspector(
             timeout_seconds=job.config.render.timeout_seconds, memory_bytes=job.config.render.memory_bytes
         ) as inspector:
-            documents = list(open_documents(files, _page_counter(inspector, job), job.config.input.max_pages))
-        runner = _build(stack, job, documents, ledger, open_reader)
+            count_pages = _page_counter(inspector, section.max_pages, passwords)
+            documents = list(open_documents(files, count_pages, section.max_pages, cache.ensure))
+        runner = _build(stack, job, documents, ledger, open_reader, Inputs(cache, passwords))
         runner.start(time.time())
         try:
             _drive(runner, progress, stopper)
@@ -97,7 +106,22 @@ def provenance_of(job: JobSpec) -> dict[str, str]:
     return {"software": f"pagemill {software_version()}", "model": job.model_hash, "settings": job.settings_hash}
 
 
-def _build(stack: ExitStack, job: JobSpec, documents: list[Document], ledger: Ledger, open_reader: ReaderOpener) -> Runner:
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is needed to open a job's documents."""
+
+    cache: InputCache
+    passwords: Passwords
+
+    def open_original(self, path: Path) -> str | None:
+        """Brings a document's file here if it lies elsewhere; returns its password.  Raises PageError."""
+        self.cache.ensure(path)
+        return self.passwords(path)
+
+
+def _build(
+    stack: ExitStack, job: JobSpec, documents: list[Document], ledger: Ledger, open_reader: ReaderOpener, inputs: Inputs
+) -> Runner:
     provenance = provenance_of(job)
     opened = stack.enter_context(open_reader(job, provenance))
     store = StoredPages(job.pages_folder)
@@ -105,21 +129,20 @@ def _build(stack: ExitStack, job: JobSpec, documents: list[Document], ledger: Le
     outputs.name_documents(documents)
     run = job.config.run
     rules = Rules(job.model_hash, job.settings_hash, run.attempts, run.lease_seconds, run.retry_failed, provenance)
-    stages = Stages(_source_opener(job, opened.longest_edge_px), opened.reader, store, outputs)
+    stages = Stages(_source_opener(job, opened.longest_edge_px, inputs), opened.reader, store, outputs)
     return Runner(documents, ledger, stages, rules)
 
 
-def _source_opener(job: JobSpec, longest_edge_px: int) -> Callable[[Iterator[PageRef]], PageSource]:
+def _source_opener(job: JobSpec, longest_edge_px: int, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
     render, config = job.config.render, job.config
     settings = RenderSettings(
         longest_edge_px=longest_edge_px,
         multiple_px=config.vision.multiple_px,
         max_dpi=render.max_dpi,
         max_pixels=render.max_pixels,
-        password=config.input.password,
     )
 
-    def open_source(refs: Iterator[PageRef]) -> PageSource:
+    def render_pages(refs: Iterator[PageRef]) -> PageSource:
         return Producer(
             refs,
             settings,
@@ -127,14 +150,14 @@ def _source_opener(job: JobSpec, longest_edge_px: int) -> Callable[[Iterator[Pag
             ahead=render.ahead,
             timeout_seconds=render.timeout_seconds,
             memory_bytes=render.memory_bytes,
+            password_of=inputs.passwords,
         )
 
-    return open_source
+    return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
 
 
-def _page_counter(inspector: Inspector, job: JobSpec) -> Callable[[Path], int]:
-    section = job.config.input
-    return lambda path: inspector.inspect(path, password=section.password, max_pages=section.max_pages).pages
+def _page_counter(inspector: Inspector, max_pages: int, passwords: Passwords) -> Callable[[Path], int]:
+    return lambda path: inspector.inspect(path, password=passwords(path), max_pages=max_pages).pages
 
 
 def _drive(runner: Runner, progress: Progress, stopper: Stopper) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import yaml
 
 from jobs.config import PATH_KEYS
+from jobs.discover import LIST_SIGN
 from jobs.errors import ConfigError
 from jobs.places import Key, Layer, Tree, dotted, shown
+from jobs.remote import is_url
 
 LARGEST_BYTES = 1 << 20
 DEEPEST_KEY = 8  # deeper than any setting; an alias may even contain itself
@@ -82,6 +84,15 @@ def _rebase_paths(tree: Tree, folder: Path) -> None:
             continue
         value = values.get(key)
         if isinstance(value, str):
-            values[key] = str(folder / value)
+            values[key] = _rebased(folder, value)
         elif isinstance(value, list):
-            values[key] = [str(folder / item) if isinstance(item, str) else item for item in value]
+            values[key] = [_rebased(folder, item) if isinstance(item, str) else item for item in value]
+
+
+def _rebased(folder: Path, text: str) -> str:
+    """A relative path from the job file's folder; an address as it is, a @list with its sign."""
+    if is_url(text):
+        return text
+    if text.startswith(LIST_SIGN):
+        return f"{LIST_SIGN}{folder / text.removeprefix(LIST_SIGN)}"
+    return str(folder / text)

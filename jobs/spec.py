@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.config import Config
+from jobs.discover import LIST_SIGN
 from jobs.errors import ConfigError
 from jobs.identity import hash_model, hash_settings
 from jobs.models import ModelFiles, find_model
 
 LEDGER_NAME = ".pagemill/ledger.sqlite3"
 PAGES_NAME = ".pagemill/pages"
+INPUTS_NAME = ".pagemill/inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class JobSpec:
     """One job.  model_hash and settings_hash are half of the identity of each of its pages."""
 
     config: Config
-    inputs: tuple[Path, ...]
+    inputs: tuple[str | Path, ...]
     output: Path
     model: ModelFiles
     model_hash: str
@@ -29,6 +31,11 @@ class JobSpec:
     def ledger_path(self) -> Path:
         """Where the ledger lies."""
         return self.output / LEDGER_NAME
+
+    @property
+    def inputs_folder(self) -> Path:
+        """Where documents that do not lie on this machine are brought while the job runs."""
+        return self.output / INPUTS_NAME
 
     @property
     def pages_folder(self) -> Path:
@@ -47,9 +54,14 @@ def resolve_job(config: Config) -> JobSpec:
         ) from error
     return JobSpec(
         config=config,
-        inputs=tuple(Path(path) for path in config.input.paths),
+        inputs=_inputs(config),
         output=Path(config.output.folder),
         model=model,
         model_hash=model_hash,
         settings_hash=hash_settings(config),
     )
+
+
+def _inputs(config: Config) -> tuple[str, ...]:
+    listed = () if config.input.list is None else (LIST_SIGN + config.input.list,)
+    return (*config.input.paths, *listed)

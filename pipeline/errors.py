@@ -6,7 +6,8 @@ PageError                 .retry: may another attempt end differently?
 ├── TooLarge              more pixels, pages or memory than the limits allow
 ├── Degenerate            no area, or too thin for a letter
 ├── Crashed               the child process that worked on the page died
-└── TimedOut              the child process took longer than the limit and was stopped
+├── TimedOut              the child process took longer than the limit and was stopped
+└── Unreachable           its server cannot be reached
 """
 
 from __future__ import annotations
@@ -47,5 +48,11 @@ class Crashed(PageError):
 
 class TimedOut(PageError):
     """The child process did not finish the page within the limit and was stopped; a busy machine may be the cause."""
+
+    retry: ClassVar[bool] = True
+
+
+class Unreachable(PageError):
+    """The document lies on a server that does not answer, or not to the end."""
 
     retry: ClassVar[bool] = True

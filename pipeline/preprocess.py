@@ -22,14 +22,12 @@ class RenderSettings:
     """How pages become pixels.  The defaults suit LightOnOCR-like models: longest side 1540 px, sides in multiples of 28.
 
     max_dpi: a PDF page is not drawn finer than this, however small it is.  max_pixels: of an image file before it shrinks.
-    password: for encrypted PDFs; not part of what a page is, so leave it out of any settings hash.
     """
 
     longest_edge_px: int = 1540
     multiple_px: int = 28
     max_dpi: float = 200.0
     max_pixels: int = 200_000_000
-    password: str | None = None
 
 
 def fitted_size(width: float, height: float, settings: RenderSettings) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -37,7 +37,7 @@ class Producer:
     """Page images of ``refs``, in order.  Iterate it, or ``poll`` it from a loop that has other work; close it at the end.
 
     workers: child processes.  ahead: pages rendered beyond the one last handed over.  timeout_seconds, memory_bytes: of one
-    page.  answerer: the child's side, replaced in tests.
+    page.  password_of: a document's password.  answerer: the child's side, replaced in tests.
     """
 
     def __init__(
@@ -49,9 +49,11 @@ class Producer:
         ahead: int = 4,
         timeout_seconds: float = PAGE_SECONDS,
         memory_bytes: int = MEMORY_BYTES,
+        password_of: Callable[[Path], str | None] = lambda document: None,
         answerer: str = ANSWERER,
     ) -> None:
         self._refs = iter(refs)
+        self._password_of = password_of
         self._settings = settings
         self._ahead = max(ahead, 1)
         self._exhausted = False
@@ -130,7 +132,7 @@ class Producer:
             self._opened[child] = ref.document
             self._busy[child] = _Page(ref)
             self._pages.append(self._busy[child])
-            child.ask(RenderRequest(ref, self._settings))
+            child.ask(RenderRequest(ref, self._settings, self._password_of(ref.document)))
 
 
 def _image(reply: object) -> PageImage:

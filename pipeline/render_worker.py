@@ -38,6 +38,7 @@ class RenderRequest:
 
     ref: PageRef
     settings: RenderSettings
+    password: str | None = None
 
 
 class Renderer:
@@ -52,7 +53,7 @@ class Renderer:
         if isinstance(request, InspectRequest):
             return self._open(request.path, request.password).pages
         started = time.perf_counter()
-        document = self._open(request.ref.document, request.settings.password)
+        document = self._open(request.ref.document, request.password)
         if request.ref.page >= document.pages:
             raise Unreadable(f"page {request.ref.page + 1} does not exist: found {document.pages} pages; the file has changed")
         page = document.render(request.ref.page, request.settings)

@@ -32,7 +32,7 @@ def inspector() -> object:
 
 
 def render(path: Path, page: int = 0, settings: RenderSettings = SETTINGS) -> NDArray[np.uint8]:
-    document = open_document(path, settings.password)
+    document = open_document(path, None)
     try:
         return document.render(page, settings).pixels
     finally:
