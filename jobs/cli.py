@@ -81,7 +81,7 @@ def run(
         Path | None, typer.Option("--output", "-o", help="Output folder.  [default: out]", show_default=False)
     ] = None,
     formats: Annotated[
-        str | None, typer.Option("--format", help="Any of markdown,text,jsonl.  [default: markdown]", show_default=False)
+        str | None, typer.Option("--format", help="Any of text,markdown,html,... as in config.yaml.", show_default=False)
     ] = None,
     text_model: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
-Format = Literal["text", "markdown", "jsonl"]
+Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
 
 
 class Section(BaseModel):
@@ -77,6 +77,7 @@ class OutputSection(Section):
 
     folder: str = "out"
     formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1)] = ("markdown",)
+    per: Literal["document", "page"] = "document"
 
 
 class RenderSection(Section):

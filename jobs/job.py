@@ -125,7 +125,9 @@ def _build(
     provenance = provenance_of(job)
     opened = stack.enter_context(open_reader(job, provenance))
     store = StoredPages(job.pages_folder)
-    outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store)
+    outputs = DocumentOutputs(
+        job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original
+    )
     outputs.name_documents(documents)
     run = job.config.run
     rules = Rules(job.model_hash, job.settings_hash, run.attempts, run.lease_seconds, run.retry_failed, provenance)

@@ -1,32 +1,50 @@
-"""A document's texts in the output folder: named for good, written when its pages are done, again when one was redone."""
+"""A document's texts in the output folder: named for good, written when its pages are done, again when one was redone.
+
+A page's record is dated when it is made, and outputs take their dates from the records, so that writing them again gives the
+same bytes.  ``SOURCE_DATE_EPOCH`` (seconds since 1970) replaces the clock, for runs that have to be alike in their dates too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.discover import Document
 from jobs.errors import OutputError
 from jobs.ledger import Ledger, Work
+from pipeline.errors import PageError
 from pipeline.page import PageRef, PageText
-from pipeline.sinks import SINKS, write_document
+from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
 from pipeline.sinks.names import output_names
 from pipeline.store import PageStore
 
+DATE_VARIABLE = "SOURCE_DATE_EPOCH"
+ORIGINAL_FORMATS = frozenset({"pdf"})  # made of the original itself
+PERS: tuple[Per, ...] = ("document", "page")
+
+
+def today() -> int:
+    """What records are dated with: seconds since 1970."""
+    said = os.environ.get(DATE_VARIABLE, "")
+    return int(said) if said.isdecimal() else int(time.time())
+
 
 class StoredPages:
-    """The page store, whose disk may be full or gone."""
+    """The page store, whose disk may be full or gone.  date: what a record without a date is dated with."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, date: Callable[[], int] = today) -> None:
+        self._folder, self._date = folder, date
         self._store = PageStore(folder)
 
     def put(self, page: PageText) -> None:
-        """Make a page durable.  Raises OutputError."""
+        """Date a page and make it durable.  Raises OutputError."""
         try:
-            self._store.put(page)
+            self._store.put(page if page.finished_at is not None else replace(page, finished_at=self._date()))
         except OSError as error:
             raise cannot_write(self._folder, error) from error
 
@@ -41,17 +59,29 @@ class StoredPages:
 class DocumentOutputs:
     """Writes outputs under names that the ledger remembers.
 
+    open_original: makes sure that a document's file is there, and returns its password; may raise PageError.
+
     A name once given stays its document's, and no name is given that another document of any run owns, or under which a
     file lies that is not ours: nothing is overwritten but our own earlier text of the same document.
     """
 
-    def __init__(self, folder: Path, formats: Sequence[str], ledger: Ledger, store: StoredPages) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        formats: Sequence[str],
+        ledger: Ledger,
+        store: StoredPages,
+        per: Per = "document",
+        open_original: Callable[[Path], str | None] = lambda path: None,
+    ) -> None:
         self._folder, self._formats, self._ledger, self._store = folder, tuple(formats), ledger, store
+        self._per, self._open_original = per, open_original
         self._names: dict[str, str] = {}  # source -> name
 
     def name_documents(self, documents: Sequence[Document]) -> None:
         """Give every document its output name; call it before any ``settle``."""
-        wanted = output_names({document.found.path: document.found.relative for document in documents})
+        places = {document.found.path: document.found.relative for document in documents}
+        wanted = output_names(places, [sink.suffix for sink in SINKS.values()])
 
         def choose(owned: Mapping[str, str]) -> dict[str, str]:
             taken = {name_key(name) for name in owned.values()}
@@ -72,13 +102,14 @@ class DocumentOutputs:
         stamp = self._ledger.stamp(work)
 
         def write(last_stamp: str) -> bool:
-            return not self._is_fresh(source, last_stamp == stamp) and self._write(document)
+            return not self._is_fresh(document, last_stamp == stamp) and self._write(document)
 
-        if not self._is_fresh(source, self._ledger.output_stamp(source) == stamp):
+        if not self._is_fresh(document, self._ledger.output_stamp(source) == stamp):
             self._ledger.write_output(source, stamp, write)
 
-    def _is_fresh(self, source: str, is_same: bool) -> bool:
-        return is_same and all(path.exists() for path in self._paths(self._names[source], self._formats))
+    def _is_fresh(self, document: Document, is_same: bool) -> bool:
+        name = self._names[document.found.source]
+        return is_same and all(path.exists() for path in self._paths(name, self._formats, self._per, document.pages))
 
     def _write(self, document: Document) -> bool:
         """False when a record has just gone; the next run makes it again."""
@@ -86,18 +117,35 @@ class DocumentOutputs:
         pages = [page for page in map(self._store.get, refs) if page is not None]
         if len(pages) != len(refs):
             return False
-        label = document.found.relative.as_posix()
+        found = document.found
+        original = SourceDocument(
+            found.relative.as_posix(),
+            found.path,
+            document.content_hash,
+            document.pages,
+            self._password(found.path),
+            self._names[found.source],
+        )
         try:
-            write_document(self._folder, self._names[document.found.source], label, pages, self._formats)
+            write_document(self._folder, original, pages, self._formats, self._per)
         except OSError as error:
             raise cannot_write(self._folder, error) from error
         return True
 
-    def _is_there(self, name: str) -> bool:
-        return any(path.exists() for path in self._paths(name, SINKS))
+    def _password(self, path: Path) -> str | None:
+        """Asked only for outputs that open the original; one that cannot be had is told there."""
+        if ORIGINAL_FORMATS.isdisjoint(self._formats):
+            return None
+        try:
+            return self._open_original(path)
+        except PageError:
+            return None
 
-    def _paths(self, name: str, formats: Iterable[str]) -> list[Path]:
-        return [self._folder / (name + SINKS[one].suffix) for one in formats]
+    def _is_there(self, name: str) -> bool:
+        return any(path.exists() for per in PERS for path in self._paths(name, SINKS, per, 1))
+
+    def _paths(self, name: str, formats: Iterable[str], per: Per, pages: int) -> list[Path]:
+        return [self._folder / one for one in output_names_of(name, formats, per, pages)]
 
 
 def name_key(name: str) -> str:

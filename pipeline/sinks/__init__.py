@@ -1,48 +1,106 @@
 """Outputs: one file each, one row in ``SINKS``.
 
 A sink is a pure function of a document's pages, in page order; ``write_document`` puts its bytes on the disk.  Sinks add
-nothing that differs between two runs, so equal pages give equal files.
+nothing that differs between two runs over the same page records, so equal records give equal files: their dates are the
+records' own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pipeline.durable import write_durably
 from pipeline.page import PageText
+from pipeline.sinks.alto import AltoSink
+from pipeline.sinks.document import OutputFile, Scope, SourceDocument
+from pipeline.sinks.dolma import DolmaSink
+from pipeline.sinks.hocr import HocrSink
+from pipeline.sinks.html import HtmlSink
 from pipeline.sinks.jsonl import JsonlSink
 from pipeline.sinks.markdown import MarkdownSink
+from pipeline.sinks.mets import MetsSink
+from pipeline.sinks.page_xml import PageXmlSink
+from pipeline.sinks.pdf import PdfSink
 from pipeline.sinks.text import TextSink
 
-__all__ = ["SINKS", "Sink", "write_document"]
+__all__ = ["SINKS", "OutputFile", "Per", "Sink", "SourceDocument", "output_names_of", "write_document"]
+
+Per = Literal["document", "page"]
 
 
 class Sink(Protocol):
-    """One kind of output file."""
+    """One kind of output file.
+
+    scope: what one file can hold: "page" for formats of single pages, "document" for those that are about all of it; the
+    others follow the job's ``output.per``.
+    """
 
     suffix: str
+    media_type: str
+    scope: Scope
 
-    def render(self, document: str, pages: Sequence[PageText]) -> bytes:
-        """The file's content.  document: its name as readers know it.  pages: every page, in order, whatever its status."""
+    def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
+        """The file's content.  pages: every page that it is about, in order, whatever its status."""
 
 
 SINKS: Mapping[str, Sink] = {
     "text": TextSink(),
     "markdown": MarkdownSink(),
+    "html": HtmlSink(),
     "jsonl": JsonlSink(),
+    "dolma": DolmaSink(),
+    "hocr": HocrSink(),
+    "alto": AltoSink(),
+    "page_xml": PageXmlSink(),
+    "pdf": PdfSink(),
+    "mets": MetsSink(),  # refers to the others
 }
 
 
-def write_document(folder: Path, name: str, document: str, pages: Sequence[PageText], formats: Iterable[str]) -> list[Path]:
-    """Write one file a format, ``folder/name`` and the sink's suffix, each whole and durable.  Returns their paths.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file to make.  page: 0-based, None for all pages."""
 
-    name: from ``names.output_names``; may contain folders.
+    format: str
+    name: str
+    page: int | None
+
+
+def output_names_of(name: str, formats: Iterable[str], per: Per, pages: int) -> list[str]:
+    """The files, relative to the output folder, that a document of so many pages gets under ``name``."""
+    return [part.name for part in _parts(name, formats, per, pages)]
+
+
+def write_document(
+    folder: Path, document: SourceDocument, pages: Sequence[PageText], formats: Iterable[str], per: Per = "document"
+) -> list[Path]:
+    """Write the document's files below ``folder``, each whole and durable; those of a page named ``NAME.p0001``.
+
+    document.name: from ``names.output_names``; may contain folders.  Returns the paths.
     """
-    paths = []
-    for sink in (SINKS[one] for one in formats):
-        path = folder / (name + sink.suffix)
-        write_durably(path, sink.render(document, pages))
-        paths.append(path)
-    return paths
+    files: list[OutputFile] = []
+    for part in _parts(document.name, formats, per, len(pages)):
+        sink = SINKS[part.format]
+        chosen = pages if part.page is None else [pages[part.page]]
+        content = sink.render(replace(document, files=tuple(files)), chosen)
+        write_durably(folder / part.name, content)
+        digest = hashlib.sha256(content).hexdigest()
+        files.append(OutputFile(part.format, part.name, part.page, sink.media_type, len(content), digest))
+    return [folder / file.name for file in files]
+
+
+def _parts(name: str, formats: Iterable[str], per: Per, pages: int) -> Iterator[_Part]:
+    """In the order of SINKS, so that the file that lists the others comes last."""
+    wanted = set(formats)
+    for one, sink in SINKS.items():
+        if one not in wanted:
+            continue
+        if sink.scope == "page" or (sink.scope == "any" and per == "page"):
+            for page in range(pages):
+                yield _Part(one, f"{name}.p{page + 1:04d}{sink.suffix}", page)
+        else:
+            yield _Part(one, name + sink.suffix, None)

@@ -1,7 +1,8 @@
 """JSON Lines, UTF-8: one object a page, all that is known about it.
 
 Keys: document, page (from 1), text (Markdown), status, reason, tokens, mean_log_prob (null where nothing was decoded),
-provenance, timings.  Only ``timings``, last in the line, differs between two runs.
+blocks (label, box in thousandths of the page's sides, text; empty where the model named none), attempts, measures, picture
+(size in pixels, dpi), provenance, timings.  Only ``timings``, last in the line, differs between two runs.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from pipeline.layout import Block, blocks_of, has_boxes, without_boxes
 from pipeline.page import PageText
+from pipeline.sinks.document import Scope, SourceDocument
 
 
 class JsonlSink:
     """``.jsonl``"""
 
     suffix = ".jsonl"
+    media_type = "application/jsonl"
+    scope: Scope = "any"
 
-    def render(self, document: str, pages: Sequence[PageText]) -> bytes:
+    def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One line a page."""
-        return "".join(_line(document, page) for page in pages).encode("utf-8", "replace")
+        return "".join(_line(document.label, page) for page in pages).encode("utf-8", "replace")
 
 
 def _line(document: str, page: PageText) -> str:
@@ -28,12 +34,20 @@ def _line(document: str, page: PageText) -> str:
     record = {
         "document": document,
         "page": page.ref.page + 1,
-        "text": page.text,
+        "text": without_boxes(page.text),
         "status": page.status,
         "reason": page.reason,
         "tokens": page.tokens,
         "mean_log_prob": page.mean_log_prob if finite else None,
+        "blocks": [{"label": block.label, "box": block.box, "text": block.markdown} for block in _named_blocks(page)],
+        "attempts": [asdict(attempt) for attempt in page.attempts],
+        "measures": dict(sorted(page.measures.items())),
+        "picture": None if page.picture is None else asdict(page.picture),
         "provenance": dict(sorted(page.provenance.items())),
-        "timings": dict(sorted(page.timings.items())),
+        "timings": {**dict(sorted(page.timings.items())), "finished_at": page.finished_at},
     }
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _named_blocks(page: PageText) -> list[Block]:
+    return blocks_of(page) if has_boxes(page) else []

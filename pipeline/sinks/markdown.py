@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeline.layout import without_boxes
 from pipeline.page import PageText
+from pipeline.sinks.document import Scope, SourceDocument
 
 
 class MarkdownSink:
     """``.md``"""
 
     suffix = ".md"
+    media_type = "text/markdown"
+    scope: Scope = "any"
 
-    def render(self, document: str, pages: Sequence[PageText]) -> bytes:
+    def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The pages' Markdown behind their page comments."""
         parts = []
         for page in pages:
-            if len(pages) > 1 or page.status != "ok":
+            if document.pages > 1 or page.status != "ok":
                 parts.append(_comment(page))
             if page.text:
-                parts.append(page.text.strip("\n"))
+                parts.append(without_boxes(page.text))
         return ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 NAME_BYTES = 200  # of the 255 that file systems allow; the rest is for suffixes
 HASH_DIGITS = 8
 EXTENSIONS = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
-SUFFIXES = (".txt", ".md", ".jsonl")
+SUFFIXES = (".txt", ".md", ".html", ".jsonl", ".dolma.jsonl", ".hocr", ".alto.xml", ".page.xml", ".searchable.pdf", ".mets.xml")
 
 
 def output_names(inputs: Mapping[Path, PurePath], suffixes: Collection[str] = SUFFIXES) -> dict[Path, str]:

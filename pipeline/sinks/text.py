@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeline.layout import without_boxes
 from pipeline.page import PageText
 from pipeline.postprocess import to_plain_text
+from pipeline.sinks.document import Scope, SourceDocument
 
 PAGE_SEPARATOR = "\f"
 
@@ -14,10 +16,12 @@ class TextSink:
     """``.txt``: n pages, n - 1 form feeds; every page that has text ends with a newline."""
 
     suffix = ".txt"
+    media_type = "text/plain"
+    scope: Scope = "any"
 
-    def render(self, document: str, pages: Sequence[PageText]) -> bytes:
+    def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The pages' text without Markdown."""
-        return PAGE_SEPARATOR.join(_ended(to_plain_text(page.text)) for page in pages).encode("utf-8", "replace")
+        return PAGE_SEPARATOR.join(_ended(to_plain_text(without_boxes(page.text))) for page in pages).encode("utf-8", "replace")
 
 
 def _ended(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
@@ -31,7 +32,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(output: Path, inputs: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.jobs.echo_job", str(output), str(inputs)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1764454500"}  # records are dated
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def finish(output: Path, inputs: Path) -> None:

@@ -11,12 +11,16 @@ import pytest
 
 from pipeline.durable import temp_path, write_durably
 from pipeline.page import PageRef, PageText
-from pipeline.sinks import SINKS, write_document
+from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
 from pipeline.sinks.names import SUFFIXES, output_names
 from pipeline.store import PageStore
 
 HASH = "ab" * 32
 HOSTILE = "\U00010348 \u202eevil\u2066 \x0c\x00 <b>&amp;\u2028 \ud800 end"
+
+
+def of(label: str, pages: int = 4, name: str = "scan") -> SourceDocument:
+    return SourceDocument(label, Path("/in/scan.pdf"), HASH, pages, name=name)
 
 
 def ref(page: int) -> PageRef:
@@ -40,22 +44,22 @@ PAGES = (
 
 
 def test_text_has_one_form_feed_between_pages() -> None:
-    assert SINKS["text"].render("scan.pdf", PAGES).decode() == "One\n\nfirst page\n\f\f\fcut\n"
+    assert SINKS["text"].render(of("scan.pdf"), PAGES).decode() == "One\n\nfirst page\n\f\f\fcut\n"
 
 
 def test_markdown_names_pages_and_never_hides_a_failure() -> None:
-    assert SINKS["markdown"].render("scan.pdf", PAGES).decode() == (
+    assert SINKS["markdown"].render(of("scan.pdf"), PAGES).decode() == (
         "<!-- page 1 -->\n\n# One\n\n**first** page\n\n<!-- page 2: blank: no ink: 0 px -->\n\n"
         "<!-- page 3: failed: PDF - -&gt; gone bad -->\n\n<!-- page 4: truncated: token cap of 64 -->\n\ncut\n"
     )
 
 
 def test_markdown_of_one_good_page_is_the_page() -> None:
-    assert SINKS["markdown"].render("scan.png", PAGES[:1]) == b"# One\n\n**first** page\n"
+    assert SINKS["markdown"].render(of("scan.png", 1), PAGES[:1]) == b"# One\n\n**first** page\n"
 
 
 def test_jsonl_has_one_line_a_page() -> None:
-    lines = [json.loads(line) for line in SINKS["jsonl"].render("a/scan.pdf", PAGES).decode().splitlines()]
+    lines = [json.loads(line) for line in SINKS["jsonl"].render(of("a/scan.pdf"), PAGES).decode().splitlines()]
     assert [line["page"] for line in lines] == [1, 2, 3, 4]
     assert [line["status"] for line in lines] == ["ok", "blank", "failed", "truncated"]
     assert lines[0] == {
@@ -66,23 +70,92 @@ def test_jsonl_has_one_line_a_page() -> None:
         "reason": "",
         "tokens": 7,
         "mean_log_prob": -0.25,
+        "blocks": [],
+        "attempts": [],
+        "measures": {},
+        "picture": None,
         "provenance": {"model": "m"},
-        "timings": {"decode": 1.5},
+        "timings": {"decode": 1.5, "finished_at": None},
     }
     assert lines[1]["mean_log_prob"] is None
 
 
-@pytest.mark.parametrize("name", SINKS)
+COUNTED = {
+    "text": lambda content: content.count("\f") + 1,
+    "markdown": lambda content: content.count("<!-- page"),
+    "html": lambda content: content.count("<section "),
+    "jsonl": lambda content: content.count("\n"),
+    "dolma": lambda content: len(json.loads(content)["attributes"]["pdf_page_numbers"]),
+    "hocr": lambda content: content.count('"ocr_page"'),
+    "alto": lambda content: content.count("<Page "),
+    "mets": lambda content: content.count('TYPE="page"'),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
 def test_every_sink_keeps_the_page_count_of_hostile_text(name: str) -> None:
     pages = [PageText(ref(page), HOSTILE, "ok", tokens=1, mean_log_prob=float("nan")) for page in range(3)]
-    content = SINKS[name].render("scan.pdf", pages).decode()
-    counts = {"text": content.count("\f") + 1, "markdown": content.count("<!-- page"), "jsonl": content.count("\n")}
-    assert counts[name] == 3
+    assert COUNTED[name](SINKS[name].render(of("scan.pdf", 3), pages).decode()) == 3
 
 
+def test_sinks_that_are_not_counted_are_of_one_page_or_have_tests_of_their_own() -> None:
+    assert SINKS.keys() - COUNTED.keys() == {"page_xml", "pdf"}
+    assert SINKS["page_xml"].scope == "page"
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "jsonl"])
+def test_plain_outputs_of_a_document_without_pages_are_empty(name: str) -> None:
+    assert len(SINKS[name].render(of("scan.pdf", 0), [])) <= 1
+
+
+@pytest.mark.parametrize(("per", "count"), [("document", 1), ("page", 4)])
 @pytest.mark.parametrize("name", SINKS)
-def test_every_sink_takes_a_document_without_pages(name: str) -> None:
-    assert len(SINKS[name].render("scan.pdf", [])) <= 1
+def test_files_are_one_a_document_or_one_a_page(name: str, per: Per, count: int) -> None:
+    found = output_names_of("a/scan", [name], per, 4)
+    fixed = {"page": 4, "document": 1}
+    assert len(found) == fixed.get(SINKS[name].scope, count)
+    assert len(set(found)) == len(found)
+    assert found[0].endswith(SINKS[name].suffix)
+
+
+def test_dolma_spans_are_the_pages() -> None:
+    record = json.loads(SINKS["dolma"].render(of("a/scan.pdf"), PAGES))
+    assert {"id", "text", "source", "added", "created", "metadata", "attributes"} == record.keys()
+    spans = record["attributes"]["pdf_page_numbers"]
+    assert [page for _, _, page in spans] == [1, 2, 3, 4]
+    assert [record["text"][start:end] for start, end, _ in spans] == ["# One\n\n**first** page\n", "", "", "cut\n"]
+
+
+def test_boxes_of_the_model_leave_texts_clean_and_go_into_blocks() -> None:
+    page = PageText(ref(0), "![title](10,20,900,60) # One\n\n![text](10,80,900,500) two\nlines", "ok")
+    assert SINKS["markdown"].render(of("scan.png", 1), [page]) == b"# One\n\ntwo\nlines\n"
+    assert SINKS["text"].render(of("scan.png", 1), [page]) == b"One\n\ntwo\nlines\n"
+    blocks = json.loads(SINKS["jsonl"].render(of("scan.png", 1), [page]))["blocks"]
+    assert blocks == [
+        {"label": "title", "box": [10, 20, 900, 60], "text": "# One"},
+        {"label": "text", "box": [10, 80, 900, 500], "text": "two\nlines"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["<script>alert(1)</script>", '<table onclick="x()"><tr><td><script>alert(1)</script></td></tr></table>',
+     "![x](http://elsewhere.example/a.png)", "[x](javascript:alert(1))", '<img src="x" onerror="x()">'],
+)  # fmt: skip
+def test_html_runs_nothing_and_loads_nothing(hostile: str) -> None:
+    content = SINKS["html"].render(of("scan.png", 1), [PageText(ref(0), hostile, "ok")]).decode()
+    assert "<script" not in content
+    assert "<img" not in content
+    assert "javascript:" not in content.replace("(javascript:", "")
+    assert "<table onclick" not in content
+
+
+def test_html_keeps_tables() -> None:
+    text = '<table><tr><td colspan="2">a & b<td>c</table>\n\n| d | e |\n|---|---|\n| f | g |'
+    content = SINKS["html"].render(of("scan.png", 1), [PageText(ref(0), text, "ok")]).decode()
+    assert '<td colspan="2">a &amp; b' in content
+    assert "<td>f</td>" in content
+    assert content.count("<table>") == content.count("</table>") == 2
 
 
 def test_every_sink_has_its_own_suffix() -> None:
@@ -90,7 +163,7 @@ def test_every_sink_has_its_own_suffix() -> None:
 
 
 def test_write_document_writes_each_format_and_no_temp_file(tmp_path: Path) -> None:
-    paths = write_document(tmp_path, "deep/er/scan", "scan.pdf", PAGES, ["text", "jsonl"])
+    paths = write_document(tmp_path, of("scan.pdf", name="deep/er/scan"), PAGES, ["text", "jsonl"])
     assert [path.relative_to(tmp_path).as_posix() for path in paths] == ["deep/er/scan.txt", "deep/er/scan.jsonl"]
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["scan.jsonl", "scan.txt"]
 
