@@ -53,15 +53,28 @@ def test_imports_point_one_way(package: str) -> None:
 
 def test_imported_packages_are_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    declared = {re.split(r"[^\w-]", requirement)[0].lower() for requirement in project["dependencies"]}
+    extras = {name: found for name, found in project["optional-dependencies"].items() if name != "dev"}
+    declared, optional = names_of(project["dependencies"]), names_of([one for found in extras.values() for one in found])
     known = {*PACKAGES, *sys.stdlib_module_names}
     wrong = [
         f"{module.path}:{line} imports {name}"
         for module in modules(*PACKAGES)
         for line, name in imported(module)
-        if (top := name.split(".")[0]) not in known and DISTRIBUTIONS.get(top, top) not in declared
+        if (top := name.split(".")[0]) not in known
+        and (distribution := DISTRIBUTIONS.get(top, top)) not in declared
+        and (distribution not in optional or line in top_lines(module))  # an extra's is imported when it is asked for
     ]
     assert wrong == []
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    """The distributions that requirements name."""
+    return {re.split(r"[^\w-]", requirement)[0].lower() for requirement in requirements}
+
+
+def top_lines(module: Module) -> set[int]:
+    """Lines of imports that are done when the module is."""
+    return {node.lineno for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)}
 
 
 def names_and_values(module: Module) -> Iterator[tuple[int, str]]:
