@@ -1,0 +1,86 @@
+"""Training, short: it resumes, the loss falls, and what it exports runs in the engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from decoder.batch import Request
+from decoder.engine import Engine
+from decoder.model import open_model
+from vision.encoder import open_encoder
+from vision.patches import prepare, to_patches
+from vision.segments import page_prompt
+
+pytest.importorskip("torch", reason="needs the extra `train`")
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+def run(module: str, *arguments: object) -> None:
+    """One of the package's commands."""
+    subprocess.run([sys.executable, "-m", f"samples.model.train{module}", *map(str, arguments)], cwd=ROOT, check=True)
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """A run's steps."""
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 30 steps from nothing, stopped and resumed in the middle."""
+    folder = tmp_path_factory.mktemp("run")
+    common = (folder, "--curriculum", "smoke", "--workers", 1, "--save-every", 5, "--decay-from", 20, "--rate", 0.02)
+    run("", *common, "--steps", 15)
+    run("", *common, "--steps", 30)
+    return folder
+
+
+def test_training_goes_on_from_its_state(folder: Path) -> None:
+    steps = [int(line["step"]) for line in read_log(folder)]
+    assert steps == list(range(1, 31))
+
+
+def test_a_short_run_improves_its_loss(folder: Path) -> None:
+    lines = read_log(folder)
+    for loss in ("token", "patch", "cell"):
+        assert np.mean([line[loss] for line in lines[-5:]]) < 0.9 * np.mean([line[loss] for line in lines[:5]]), loss
+
+
+def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
+    for name, workers in (("one", 1), ("two", 2)):
+        run("", tmp_path / name, "--curriculum", "smoke", "--steps", 3, "--workers", workers)
+    one, two = (read_log(tmp_path / name) for name in ("one", "two"))
+    assert [line["token"] for line in two] == pytest.approx([line["token"] for line in one], rel=0.01)  # bfloat16 sums
+
+
+def test_exported_pair_runs_in_the_engine_and_agrees_with_the_network(folder: Path, tmp_path: Path) -> None:
+    import torch
+
+    from samples.model.train.checkpoint import load_weights, put_weights
+    from samples.model.train.network import Network
+
+    run(".export", folder / "average.safetensors", tmp_path)
+    pair = tmp_path / "text-q8_0.gguf", tmp_path / "mmproj-f16.gguf"
+    assert sum(path.stat().st_size for path in pair) <= 25_000_000
+    network = Network()
+    put_weights(network, load_weights(folder / "average.safetensors")[0])
+    pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), np.uint8)
+    with torch.no_grad():
+        expected = network.see(torch.from_numpy(pixels[None]))[1][0].numpy()
+    encoder = open_encoder(pair[1], backend="cpu", precision="f32", threads=1)
+    found = encoder.encode(to_patches(prepare(Image.fromarray(pixels), encoder.spec), encoder.spec))
+    assert np.abs(found - expected).max() < 0.02 * np.abs(expected).max()  # float16 weights, another order of sums
+    with closing(Engine(open_model(pair[0]), slots=1, context=256, threads=1)) as engine:
+        events = engine.generate(
+            Request(page_prompt(engine.model.tokenizer, found), 8, stop_ids=engine.model.tokenizer.eos_ids)
+        )
+    assert 1 <= len(events) <= 8
