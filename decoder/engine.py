@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Sequenced
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,14 @@ from decoder.transformer import Forward
 
 LOGITS_ROWS = 64
 """Rows per step when every row's logits are wanted: bounds the buffer of logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """What a step held: rows of prompts, and rows of sequences that decode."""
+
+    prompt: int
+    decoded: int
 
 
 class Engine:
@@ -56,6 +65,7 @@ class Engine:
         self._scheduler = Scheduler(slots, chunk)
         self._sequences: dict[int, Sequence] = {}
         self._next_ticket = 0
+        self.last_step = StepRows(0, 0)
 
     @property
     def free_slots(self) -> int:
@@ -94,7 +104,10 @@ class Engine:
         """One step of everything that runs; the new tokens, one per sequence that got one."""
         step = self._scheduler.next_step(self.model.embed)
         if not step:
+            self.last_step = StepRows(0, 0)
             return []
+        decoded = sum(segment.decoding for _, segment in step)
+        self.last_step = StepRows(sum(len(segment.rows) for _, segment in step) - decoded, decoded)
         logits = self._forward.run([segment for _, segment in step])
         events: list[Event] = []
         for sequence, segment in step:

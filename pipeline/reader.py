@@ -1,11 +1,12 @@
 """Reads many pages at once: encoder, prompt and engine behind one face.
 
-On a CPU the encoder and the decoder share the same cores, so they take turns: a page is encoded when it is taken in, and
-``step`` goes on with all pages by one token each.  Every page ends with a status that says what happened to it.
+``step`` encodes pages by the rule of ``overlap`` and goes on with all others by one token each.  Every page ends with a status
+that says what happened to it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,23 +17,31 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from decoder.batch import Event, Request
+from decoder.engine import StepRows
 from decoder.errors import ModelError
 from decoder.sampler import Sampling
 from decoder.tokenizer import Tokenizer
-from pipeline.errors import Unreadable
+from pipeline.overlap import Encoded, open_encoding
 from pipeline.page import PageImage, PageStatus, PageText, Picture
 from pipeline.postprocess import to_markdown
 from pipeline.quality import LoopDetector, measure_ink
+from pipeline.trace import NO_TRACE, Trace
 from vision.encoder import Encoder
 from vision.errors import BadPixels
 from vision.patches import MULTIPLE_PX, prepare, to_patches
 from vision.segments import page_prompt
 
 Clock = Callable[[], float]
+ENCODER, ENGINE = "encoder", "engine"
+"""Tracks of a trace."""
+
+_log = logging.getLogger("pagemill")
 
 
 class TokenEngine(Protocol):
-    """What is needed of ``decoder.engine.Engine``."""
+    """What is needed of ``decoder.engine.Engine``.  last_step: what its last step held."""
+
+    last_step: StepRows
 
     @property
     def free_slots(self) -> int:
@@ -89,44 +98,72 @@ class PageReader:
         settings: ReadSettings,
         provenance: Mapping[str, str],
         clock: Clock = time.perf_counter,
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._encoder, self._engine, self._tokenizer = encoder, engine, tokenizer
-        self._settings, self._provenance, self._clock = settings, provenance, clock
+        self._settings, self._provenance, self._clock, self._trace = settings, provenance, clock, trace
+        self._encoding = open_encoding(self._encode, clock, shares_cores=encoder.shares_cores)
         self._pages: dict[int, _Page] = {}
         self._ended: list[PageText] = []
 
     @property
     def free_slots(self) -> int:
-        """How many more images it takes in."""
-        return self._engine.free_slots
+        """How many more images it takes in before the next step."""
+        return self._encoding.room(self._engine.free_slots)
 
     def submit(self, image: PageImage) -> None:
-        """Take in one page: look for ink, encode, queue.  Raises PageError for a page that cannot be read."""
+        """Take in one page, if there is ink on it."""
         if self._settings.skip_blank:
             ink = measure_ink(image.pixels)
             if ink.is_blank:
                 reason = f"no ink on the page ({ink.mark_px} marked pixels)"
                 self._ended.append(self._text(image, "", "blank", reason, {"render": image.seconds}))
                 return
-        started = self._clock()
-        try:
-            embeddings = self._encode(image)
-            prompt = page_prompt(self._tokenizer, embeddings, self._settings.prompt_text)
-            encoded = self._clock()
-            stops = self._tokenizer.eos_ids
-            ticket = self._engine.add(Request(prompt, self._settings.max_tokens, self._settings.sampling, stops))
-        except (ModelError, BadPixels) as error:
-            raise Unreadable(str(error)) from error
-        self._pages[ticket] = _Page(image, encoded - started, encoded)
+        self._encoding.offer(image)
 
     def step(self) -> Sequence[PageText]:
-        """Go on by one token a page; returns the pages that ended."""
-        for event in self._engine.step():
+        """Encode what there is a place for, and go on by one token a page; returns the pages that ended."""
+        for encoded in self._encoding.take(self._engine.free_slots, idle=not self._pages):
+            self._begin(encoded)
+        began = self._clock()
+        events = self._engine.step()
+        self._trace_step(began)
+        for event in events:
             page = self._pages.get(event.ticket)
             if page is not None:
                 self._take(page, event)
         ended, self._ended = self._ended, []
         return ended
+
+    def close(self) -> None:
+        """Drop the pages that are on their way to the engine."""
+        self._encoding.close()
+
+    def _begin(self, encoded: Encoded) -> None:
+        """Queue an encoded page at the engine, or end one that has no rows."""
+        image, timings = encoded.image, {"render": encoded.image.seconds, "encode": encoded.seconds}
+        name = f"{image.ref.document.name}, page {image.ref.page + 1}"
+        self._trace.add(ENCODER, name, encoded.began, encoded.began + encoded.seconds)
+        try:
+            if isinstance(encoded.rows, Exception):
+                raise encoded.rows
+            prompt = page_prompt(self._tokenizer, encoded.rows, self._settings.prompt_text)
+            stops = self._tokenizer.eos_ids
+            ticket = self._engine.add(Request(prompt, self._settings.max_tokens, self._settings.sampling, stops))
+        except (ModelError, BadPixels) as error:
+            self._ended.append(self._text(image, "", "failed", str(error), timings))
+        except Exception as error:  # one page must not end the run; the log has the trace
+            _log.exception("%s", name)
+            reason = f"internal error, please report it: {type(error).__name__}: {error}"
+            self._ended.append(self._text(image, "", "failed", reason, timings))
+        else:
+            self._pages[ticket] = _Page(image, encoded.seconds, self._clock())
+
+    def _trace_step(self, began: float) -> None:
+        rows = self._engine.last_step
+        if rows.prompt or rows.decoded:
+            name = "prefill and decode" if rows.prompt and rows.decoded else "prefill" if rows.prompt else "decode"
+            self._trace.add(ENGINE, name, began, self._clock(), prompt_rows=rows.prompt, decoded_rows=rows.decoded)
 
     def _encode(self, image: PageImage) -> NDArray[np.float32]:
         pixels = prepare(Image.fromarray(image.pixels), self._encoder.spec, self._settings.multiple_px)

@@ -23,9 +23,13 @@ Precision = Literal["auto", "bf16", "f32"]
 
 
 class Encoder(Protocol):
-    """One page at a time through the encoder and its projector; a backend implements this."""
+    """One page at a time through the encoder and its projector; a backend implements this.
+
+    shares_cores: whether it computes on the cores that the text model needs, so that they take turns.
+    """
 
     spec: VisionSpec
+    shares_cores: bool
 
     def encode(self, patches: Patches) -> NDArray[np.float32]:
         """Embedding rows of one page: (blocks, out_width) float32, in reading order; the caller's to keep."""

@@ -25,6 +25,8 @@ QUERY_ROWS = 512  # queries at a time, so that scores stay heads x 512 x patches
 class ReferenceEncoder:
     """Encoder in numpy.  weights: by role and layer, as ``StoredWeights.all`` gives them."""
 
+    shares_cores = True
+
     def __init__(self, spec: VisionSpec, weights: Mapping[Key, Array]) -> None:
         self.spec = spec
         self._weights = weights

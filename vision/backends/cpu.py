@@ -68,6 +68,8 @@ class _Weights:
 class CpuEncoder:
     """``vision.encoder.Encoder`` on a compute team, which it closes if it owns it.  For one thread at a time."""
 
+    shares_cores = True
+
     def __init__(self, stored: StoredWeights, team: Team, isa: Isa, *, bf16: bool, owns_team: bool = True) -> None:
         self._owns_team = owns_team
         self.spec, self.team, self.isa, self.bf16 = stored.spec, team, isa, bf16
