@@ -27,6 +27,7 @@ from pipeline.page import PageRef
 from pipeline.preprocess import RenderSettings
 from pipeline.producer import Producer
 from pipeline.progress import Progress
+from pipeline.trace import NO_TRACE, Trace
 
 SHOW_SECONDS = 0.25
 PAUSE_SECONDS = 0.25
@@ -34,10 +35,11 @@ PAUSE_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class OpenReader:
-    """A reader, and the largest page that its model takes."""
+    """A reader, the largest page that its model takes, and what takes note of the time."""
 
     reader: Reader
     longest_edge_px: int
+    trace: Trace = NO_TRACE
 
 
 ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
@@ -125,20 +127,18 @@ def _build(
     provenance = provenance_of(job)
     opened = stack.enter_context(open_reader(job, provenance))
     store = StoredPages(job.pages_folder)
-    outputs = DocumentOutputs(
-        job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original
-    )
+    outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original)
     outputs.name_documents(documents)
     run = job.config.run
     rules = Rules(job.model_hash, job.settings_hash, run.attempts, run.lease_seconds, run.retry_failed, provenance)
-    stages = Stages(_source_opener(job, opened.longest_edge_px, inputs), opened.reader, store, outputs)
+    stages = Stages(_source_opener(job, opened, inputs), opened.reader, store, outputs, opened.trace)
     return Runner(documents, ledger, stages, rules)
 
 
-def _source_opener(job: JobSpec, longest_edge_px: int, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
+def _source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
     render, config = job.config.render, job.config
     settings = RenderSettings(
-        longest_edge_px=longest_edge_px,
+        longest_edge_px=opened.longest_edge_px,
         multiple_px=config.vision.multiple_px,
         max_dpi=render.max_dpi,
         max_pixels=render.max_pixels,
@@ -153,6 +153,7 @@ def _source_opener(job: JobSpec, longest_edge_px: int, inputs: Inputs) -> Callab
             timeout_seconds=render.timeout_seconds,
             memory_bytes=render.memory_bytes,
             password_of=inputs.passwords,
+            trace=opened.trace,
         )
 
     return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
