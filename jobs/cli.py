@@ -98,6 +98,10 @@ def run(
     progress: Annotated[
         ProgressKind | None, typer.Option(help="How to show progress.  [default: auto]", show_default=False)
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write where the time goes, for ui.perfetto.dev.", show_default=False),
+    ] = None,
 ) -> int:
     """Transcribe documents.  The same command again does only what is missing."""
     from jobs.commands.run import run_documents
@@ -115,6 +119,7 @@ def run(
             ("input", "password"): password,
             ("run", "retry_failed"): retry_failed or None,
             ("run", "progress"): None if progress is None else progress.value,
+            ("run", "trace"): None if trace is None else str(trace),
         },
     )
 
@@ -174,6 +179,45 @@ def evaluate(
 
     overlook = tuple(name.strip() for name in normalise.split(",") if name.strip())
     return run_evaluation(outputs, Wanted(truth, tests, overlook, tesseract, languages, worst, as_json, plot))
+
+
+ModelName = Annotated[str, typer.Argument(metavar="NAME", help="As 'models list' names it.", show_default=False)]
+ModelsFolder = Annotated[
+    Path | None, typer.Option("--folder", help="Where models are kept.  [default: the user's data folder]", show_default=False)
+]
+models_app = typer.Typer(help="Real models by name: list them, fetch their files, say where they lie.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+
+
+@models_app.command("list")
+def list_models(folder: ModelsFolder = None) -> int:
+    """List the models that are known, and which are here."""
+    from jobs.commands.models import list_models
+
+    return list_models(folder)
+
+
+@models_app.command("pull")
+def pull_model(
+    name: ModelName,
+    text: Annotated[
+        str | None, typer.Option(help="Another text model of the repository, for example '*Q4_K_M.gguf'.", show_default=False)
+    ] = None,
+    mmproj: Annotated[str | None, typer.Option(help="Another encoder of the repository.", show_default=False)] = None,
+    folder: ModelsFolder = None,
+) -> int:
+    """Fetch a model's files from the Hugging Face hub; the same command again goes on where it stopped."""
+    from jobs.commands.models import Choice, pull_model
+
+    return pull_model(name, folder, Choice(text, mmproj))
+
+
+@models_app.command("path")
+def print_path(name: ModelName, folder: ModelsFolder = None) -> int:
+    """Print where a model's two files lie."""
+    from jobs.commands.models import print_path
+
+    return print_path(name, folder)
 
 
 @app.command()

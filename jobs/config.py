@@ -21,8 +21,10 @@ class Section(BaseModel):
 
 
 class ModelSection(Section):
-    """The pair of GGUF files; null for both is the embedded sample model."""
+    """A model of the registry, or a pair of GGUF files; null for all is the embedded sample model."""
 
+    name: str | None = None
+    folder: str | None = None
     text: str | None = None
     mmproj: str | None = None
 
@@ -110,6 +112,7 @@ class RunSection(Section):
     retry_failed: bool = False
     lease_seconds: float = Field(default=300.0, ge=1.0)
     progress: Literal["auto", "rich", "tqdm", "json", "none"] = "auto"
+    trace: str | None = None
 
 
 class WatchSection(Section):
@@ -146,8 +149,8 @@ class Config(Section):
 
 #: Paths, which are relative to the job file that says them.
 PATH_KEYS: tuple[tuple[str, str], ...] = (
-    *(("model", "text"), ("model", "mmproj"), ("input", "paths"), ("input", "list"), ("output", "folder")),
-    *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file")),
+    *(("model", "folder"), ("model", "text"), ("model", "mmproj"), ("input", "paths"), ("input", "list"), ("output", "folder")),
+    *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file"), ("run", "trace")),
 )
 
 #: Settings that can change a page's text.  Slots, chunk and threads cannot: a page's bits do not depend on them.

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 from decoder.engine import Engine
 from decoder.kernels.team import Team
 from decoder.model import open_model
 from decoder.sampler import Sampling
 from jobs.config import Config
+from jobs.errors import OutputError
 from jobs.job import OpenReader
 from jobs.spec import JobSpec
 from pipeline.reader import PageReader, ReadSettings
+from pipeline.trace import Trace, open_trace
 from vision.encoder import open_encoder
+
+OPENING = "opening"
+"""Track of a trace."""
 
 
 @contextmanager
 def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
     """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
     config = job.config
-    model = open_model(
-        job.model.text,
-        kv_cache=config.engine.kv_cache,
-        exact=config.engine.exact_activations,
-        cached=config.engine.repack_cache,
-    )
     with ExitStack() as stack:
-        team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
-        encoder = stack.enter_context(
-            closing(
-                open_encoder(
-                    job.model.mmproj,
-                    backend=config.vision.backend,
-                    precision=config.vision.precision,
-                    team=team,
-                    text_width=model.spec.width,
-                )
+        trace = stack.enter_context(closing(_open_trace(config.run.trace)))
+        with trace.span(OPENING, "text model"):
+            model = open_model(
+                job.model.text,
+                kv_cache=config.engine.kv_cache,
+                exact=config.engine.exact_activations,
+                cached=config.engine.repack_cache,
             )
-        )
+        team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
+        with trace.span(OPENING, "encoder"):
+            encoder = open_encoder(
+                job.model.mmproj,
+                backend=config.vision.backend,
+                precision=config.vision.precision,
+                team=team,
+                text_width=model.spec.width,
+            )
+        stack.enter_context(closing(encoder))
         engine = Engine(
             model,
             slots=config.engine.slots,
@@ -48,9 +54,17 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
             chunk=config.engine.chunk,
         )
         stack.enter_context(closing(engine))
-        reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance)
+        reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance, trace=trace)
+        stack.enter_context(closing(reader))
         longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
-        yield OpenReader(reader, longest)
+        yield OpenReader(reader, longest, trace)
+
+
+def _open_trace(path: str | None) -> Trace:
+    try:
+        return open_trace(None if path is None else Path(path))
+    except OSError as error:
+        raise OutputError(f"run.trace: expected a file that can be written, found {path}: {error.strerror}") from error
 
 
 def _read_settings(config: Config) -> ReadSettings:

@@ -17,11 +17,13 @@ from jobs.ledger import Claim, Ledger, Outcome, Work
 from pipeline.errors import PageError
 from pipeline.page import PageFailure, PageImage, PageRef, PageText
 from pipeline.progress import Meter, Snapshot
+from pipeline.trace import NO_TRACE, Trace
 
 WHOLE_DOCUMENT = "document"  # settings hash of the one failed page of a document that did not open
 WAIT_FOR_IMAGE_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 CLAIMED_AT_ONCE = 8
+WRITER = "writer"
 
 _log = logging.getLogger("pagemill")
 
@@ -81,6 +83,7 @@ class Stages:
     reader: Reader
     store: Store
     outputs: Outputs
+    trace: Trace = NO_TRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +247,15 @@ class Runner:
         key = (text.ref.document_hash, text.ref.page)
         claim = self._held.pop(key)
         self._reading.discard(key)
-        self._stages.store.put(text)  # durable before the ledger says so
-        outcome = Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings)
-        if not self._ledger.finish(claim, outcome, self._now):
+        name = f"{text.ref.document.name}, page {text.ref.page + 1}"
+        with self._stages.trace.span(WRITER, name):
+            self._stages.store.put(text)  # durable before the ledger says so
+            outcome = Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings)
+            is_mine = self._ledger.finish(claim, outcome, self._now)
+        if not is_mine:
             _log.warning("page %d of %s: another process took it over", text.ref.page + 1, text.ref.document)
             return
-        name = f"{text.ref.document.name}, page {text.ref.page + 1}: {text.status}"
-        self._meter.count(name, failed=text.status == "failed", tokens=text.tokens, now=self._now)
+        self._meter.count(f"{name}: {text.status}", failed=text.status == "failed", tokens=text.tokens, now=self._now)
         self._settle(text.ref.document_hash)
 
     def _settle_all(self) -> None:
@@ -263,4 +268,5 @@ class Runner:
         work = self._work(documents[0], 0)
         if self._ledger.is_complete(work):
             for document in documents:
-                self._stages.outputs.settle(document, work)
+                with self._stages.trace.span(WRITER, f"outputs of {document.found.path.name}"):
+                    self._stages.outputs.settle(document, work)

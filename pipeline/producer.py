@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from pipeline.errors import PageError
 from pipeline.page import PageFailure, PageImage, PageRef
 from pipeline.preprocess import RenderSettings
 from pipeline.render_worker import RenderRequest
+from pipeline.trace import NO_TRACE, Trace
 
 PAGE_SECONDS = 60.0
 
@@ -31,6 +32,7 @@ class _Page:
 
     ref: PageRef
     result: PageImage | PageFailure | None = None
+    began: float = field(default_factory=time.perf_counter)
 
 
 class Producer:
@@ -51,6 +53,7 @@ class Producer:
         memory_bytes: int = MEMORY_BYTES,
         password_of: Callable[[Path], str | None] = lambda document: None,
         answerer: str = ANSWERER,
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._refs = iter(refs)
         self._password_of = password_of
@@ -61,6 +64,7 @@ class Producer:
         self._idle = [
             Child(answerer, timeout_seconds=timeout_seconds, memory_bytes=memory_bytes) for _ in range(max(workers, 1))
         ]
+        self._trace, self._tracks = trace, {child: f"render {number + 1}" for number, child in enumerate(self._idle)}
         self._busy: dict[Child, _Page] = {}
         self._opened: dict[Child, Path] = {}
         for child in self._idle:
@@ -117,6 +121,8 @@ class Producer:
             if reply is None:
                 continue
             page.result = PageFailure(page.ref, reply) if isinstance(reply, PageError) else _image(reply)
+            name = f"{page.ref.document.name}, page {page.ref.page + 1}"
+            self._trace.add(self._tracks[child], name, page.began, time.perf_counter())
             del self._busy[child]
             self._idle.append(child)
 
