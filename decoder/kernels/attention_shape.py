@@ -144,7 +144,7 @@ def _values_tile(tile: Tile, isa: Isa) -> int:
 @cache
 def _softmax_tile(precision: Precision, masked: bool, isa: Isa) -> int:
     name = f"softmax_{precision}_{'masked' if masked else 'full'}"
-    return compile_kernel(name, 7, lambda e, *args: emit_softmax(precision, masked, e, *args), isa)
+    return compile_kernel(name, 8, lambda e, *args: emit_softmax(precision, masked, e, *args), isa)
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decoder.kernels.drivers.run import run
+from decoder.kernels.drivers.run import run, run_timed
 from decoder.kernels.drivers.step import SLOTS
 from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array, address, aligned
@@ -53,6 +53,16 @@ class Program:
         ops, reals, counters, scratch = self._tables or self._lay_out()
         counters.fill(0)
         self.team.run(run, ops, address(reals), self.step, address(counters), address(scratch), self._scratch_bytes)
+
+    def run_timed(self) -> Array:
+        """As ``run``.  Returns (workers, ops, 3) int64 nanoseconds: an op's begin and end by the wall, and its CPU time."""
+        ops, reals, counters, scratch = self._tables or self._lay_out()
+        counters.fill(0)
+        times = np.zeros((self.team.threads, len(ops), 3), np.int64)
+        self.team.run(
+            run_timed, ops, address(reals), self.step, address(counters), address(scratch), self._scratch_bytes, times
+        )
+        return times
 
     def _lay_out(self) -> tuple[Array, Array, Array, Array]:
         count = len(self._ints)

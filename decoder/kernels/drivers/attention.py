@@ -96,11 +96,11 @@ def attend(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: i
             passed += units
             at += 1
         index = unit - passed
-        head = index % op[KV_HEADS]
         if decoding:
-            decode_unit(op, reals, segment, index // op[KV_HEADS], head, scratch)
-        else:
-            flash_unit(op, reals, segment, (units - 1 - index) // op[KV_HEADS], op[KV_HEADS] - 1 - head, scratch)
+            decode_unit(op, reals, segment, index // op[KV_HEADS], index % op[KV_HEADS], scratch)
+        else:  # all of a head's, then the next head's: its keys and values stay in the cache
+            runs = units // op[KV_HEADS]
+            flash_unit(op, reals, segment, runs - 1 - index % runs, index // runs, scratch)
 
 
 @driver

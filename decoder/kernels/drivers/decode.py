@@ -86,8 +86,7 @@ def _block(op: Any, reals: int, keys: int, queries: int, out: int, stats: int, s
     )
     whole = first <= 0 and last >= KEYS
     softmax = load_i64(tiles + (DECODE_SOFTMAX if whole else DECODE_MASKED))
-    for i in range(heads):
-        call7(softmax, scores + i * 64, stride, (count + 31) // 32 * 2, first, last, stats + i * STATS, reals)
+    call8(softmax, scores, stride, (count + 31) // 32 * 2, first, last, stats, reals, heads)
     values, factors, coded = keys + op[REGION_BYTES], scores, load_i64(tiles + DECODE_FACTORS)
     for dims in range(0, chunks, op[DECODE_DIMS]):
         at = values + dims * op[DECODE_VECTOR_BYTES]

@@ -140,13 +140,16 @@ def _softmax_rows(
     op: Any, reals: int, segment: int, begin: int, end: int, key: int, chunks: int, scores: int, stats: int
 ) -> None:
     full, masked = load_i64(op[TILES] + SOFTMAX), load_i64(op[TILES] + MASKED_SOFTMAX)
+    if _seen(op, segment, end - 1)[0] <= key and _seen(op, segment, begin)[1] >= key + KEYS:  # windows only move on
+        call8(full, scores, SCORE_STRIDE, 16, 0, KEYS, stats, reals, end - begin)
+        return
     for row in range(begin, end):
         first, last = _seen(op, segment, row)
         at, record = scores + (row - begin) * 64, stats + (row - begin) * STATS
         if first <= key and last >= key + KEYS:
-            call7(full, at, SCORE_STRIDE, 16, 0, KEYS, record, reals)
+            call8(full, at, SCORE_STRIDE, 16, 0, KEYS, record, reals, 1)
         else:
-            call7(masked, at, SCORE_STRIDE, chunks, first - key, last - key, record, reals)
+            call8(masked, at, SCORE_STRIDE, chunks, first - key, last - key, record, reals, 1)
 
 
 @driver
