@@ -63,6 +63,7 @@ class Precision(StrEnum):
     AUTO = "auto"
     F32 = "f32"
     BF16 = "bf16"
+    INT8 = "int8"
 
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL.gguf", help="The text model.", show_default=False)]

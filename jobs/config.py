@@ -58,7 +58,7 @@ class VisionSection(Section):
     """From page pixels to embedding rows."""
 
     backend: Literal["auto", "cpu", "coreml"] = "auto"
-    precision: Literal["auto", "bf16", "f32"] = "auto"
+    precision: Literal["auto", "bf16", "int8", "f32"] = "auto"
     longest_edge_px: int | None = Field(default=None, ge=28)
     multiple_px: Literal[14, 28] = 28
 

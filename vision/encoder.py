@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from vision.reference import ReferenceEncoder
 from vision.spec import VisionSpec
 from vision.weights import StoredWeights, open_weights
 
-Precision = Literal["auto", "bf16", "f32"]
+Precision = Literal["auto", "bf16", "int8", "f32"]
 
 
 class Encoder(Protocol):
@@ -67,14 +67,15 @@ def open_encoder(
     where the backend computes on this machine's cores; who made it closes it.
     """
     opener = _opener(backend)
-    if precision not in ("auto", "bf16", "f32"):
-        raise ModelError(f"vision precision should be auto, bf16 or f32, found {precision!r}")
+    if precision not in get_args(Precision):
+        raise ModelError(f"vision precision should be {', '.join(get_args(Precision))}, found {precision!r}")
     return opener(open_weights(Path(path), text_width=text_width), EncoderSettings(precision, threads, team))
 
 
 def _open_reference(weights: StoredWeights, settings: EncoderSettings) -> Encoder:
-    if settings.precision == "bf16":
-        raise ModelError("vision backend 'reference' computes in f32, bf16 was asked for: use precision auto or f32")
+    if settings.precision not in ("auto", "f32"):
+        asked = f"{settings.precision} was asked for"
+        raise ModelError(f"vision backend 'reference' computes in f32, {asked}: use precision auto or f32")
     return ReferenceEncoder(weights.spec, weights.all())
 
 

@@ -40,6 +40,21 @@ def test_embeddings_equal_an_independent_encoders(path: Path, precision: str, bo
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.9999), ("int8", 0.999)])
+def test_rounded_products_keep_the_direction_of_every_row(path: Path, precision: str, bound: float) -> None:
+    if precision == "bf16" and not detect().bf16:
+        pytest.skip("no bf16 products on this CPU")
+    pixels = np.load(path)["hf_pixels"]
+    rows = []
+    for kind in ("f32", precision):
+        encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision=kind)  # type: ignore[arg-type]
+        rows.append(encoder.encode(to_patches(pixels, encoder.spec)).astype(np.float64))
+        encoder.close()
+    lengths = [np.linalg.norm(x, axis=1) for x in rows]
+    assert ((rows[0] * rows[1]).sum(1) / (lengths[0] * lengths[1])).min() > bound
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_a_page_image_gives_the_recorded_tokens(path: Path) -> None:
     answers = np.load(path)
     encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision="f32")
@@ -53,7 +68,7 @@ def test_a_page_image_gives_the_recorded_tokens(path: Path) -> None:
     assert [event.token for event in events] == answers["hf_greedy"].tolist()
 
 
-@pytest.mark.parametrize("precision", ["auto", "f32"])
+@pytest.mark.parametrize("precision", ["auto", "int8", "f32"])
 def test_a_page_gives_the_same_bits_on_any_threads_and_after_any_page(precision: str) -> None:
     pages = [np.load(path)["hf_pixels"] for path in PAGES]
     path = FOLDER / "tiny-mmproj-f16.gguf"

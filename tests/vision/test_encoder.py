@@ -30,7 +30,7 @@ def test_an_encoder_of_another_width_is_refused_before_it_is_loaded(mmproj: Path
     ("settings", "message"),
     [
         ({"backend": "tpu"}, "vision backend should be one of auto, cpu, .*found 'tpu'"),
-        ({"precision": "f8"}, "vision precision should be auto, bf16 or f32, found 'f8'"),
+        ({"precision": "f8"}, "vision precision should be auto, bf16, int8, f32, found 'f8'"),
         ({"backend": "reference", "precision": "bf16"}, "computes in f32"),
     ],
     ids=["backend", "precision", "precision of the backend"],

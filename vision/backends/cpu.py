@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from decoder.errors import ModelError
 from decoder.kernels.drivers.segments import BIDIRECTIONAL
 from decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
-from decoder.kernels.isa import Isa, detect
+from decoder.kernels.isa import LANES, Isa, detect
 from decoder.kernels.memory import Array
 from decoder.kernels.ops_rows import Source, prepare
 from decoder.kernels.program import Program
 from decoder.kernels.team import Team
+from decoder.kernels.tiles_softmax import Precision
 from decoder.kv_cache import KvCache
 from decoder.kv_codec import CODECS
 from decoder.panels import repack
@@ -32,10 +34,13 @@ from vision.patches import Patches
 from vision.plan import GLOBAL
 from vision.positions import rope_tables
 from vision.reference import check_patches
+from vision.rounding import BLOCK, to_bf16, to_q8_0
 from vision.spec import VisionRole, VisionSpec
 from vision.weights import StoredWeights
 
 Floats = NDArray[np.float32]
+Products = Literal["bf16", "int8", "f32"]
+"""How the layers multiply; f32: as exactly as the file's weights."""
 CAPACITY_STEP = 1024
 """Buffers grow by this many patches, so that pages of one kind share a recording."""
 
@@ -70,10 +75,11 @@ class CpuEncoder:
 
     shares_cores = True
 
-    def __init__(self, stored: StoredWeights, team: Team, isa: Isa, *, bf16: bool, owns_team: bool = True) -> None:
+    def __init__(self, stored: StoredWeights, team: Team, isa: Isa, products: Products, *, owns_team: bool = True) -> None:
         self._owns_team = owns_team
-        self.spec, self.team, self.isa, self.bf16 = stored.spec, team, isa, bf16
-        self.weights = _Loader(stored, team.threads, bf16=bf16).load()
+        self.spec, self.team, self.isa = stored.spec, team, isa
+        self.attention: Precision = "bf16" if isa.bf16 and products != "f32" else "f32"
+        self.weights = _Loader(stored, team.threads, products).load()
         self._recording: _Recording | None = None
 
     def encode(self, patches: Patches) -> Floats:
@@ -93,14 +99,14 @@ class CpuEncoder:
 
 
 class _Loader:
-    """Weights as panels: bfloat16 in the layers, or as exact as the file.
+    """Weights as panels: rounded in the layers, or as exact as the file.
 
     Patch embedding and projector are always as exact as the file: they are two hundredths of the work and a third of
     bfloat16's error.
     """
 
-    def __init__(self, stored: StoredWeights, threads: int, *, bf16: bool) -> None:
-        self._stored, self._threads, self._bf16 = stored, threads, bf16
+    def __init__(self, stored: StoredWeights, threads: int, products: Products) -> None:
+        self._stored, self._threads, self._products = stored, threads, products
 
     def load(self) -> _Weights:
         """Everything."""
@@ -130,17 +136,19 @@ class _Loader:
         return self._stored.matrix(role, layer).reshape(-1)
 
     def _exact(self, role: VisionRole) -> Matrix:
-        return self._panels(GLOBAL, (role,), bf16=False)
+        return self._panels(GLOBAL, (role,), "f32")
 
     def _matrix(self, layer: int, *roles: VisionRole) -> Matrix:
-        return self._panels(layer, roles, bf16=self._bf16)
+        return self._panels(layer, roles, self._products)
 
-    def _panels(self, layer: int, roles: tuple[VisionRole, ...], *, bf16: bool) -> Matrix:
+    def _panels(self, layer: int, roles: tuple[VisionRole, ...], products: Products) -> Matrix:
         """The roles' matrices, one below the other."""
         rows = np.concatenate([self._stored.matrix(role, layer) for role in roles])
         types = {self._stored.plan.tensors[role, layer].type_name for role in roles}
-        if bf16:
-            panels = repack(_to_bf16(rows).view(np.uint8), "BF16")
+        if products == "bf16":
+            panels = repack(to_bf16(rows).view(np.uint8), "BF16")
+        elif products == "int8":
+            panels = repack(to_q8_0(rows), "Q8_0")
         elif types == {"F16"}:
             panels = repack(rows.astype(np.float16).view(np.uint8), "F16")  # exact: they come from float16
         else:
@@ -154,11 +162,11 @@ class _Recording:
     def __init__(self, encoder: CpuEncoder, capacity: int) -> None:
         self.capacity, self._spec, self._encoder = capacity, encoder.spec, encoder
         self._facts = _attention_facts(encoder.spec)
-        self._cache = KvCache([self._facts], CODECS["bf16" if encoder.bf16 else "f32"], 1, capacity)
+        self._cache = KvCache([self._facts], CODECS[encoder.attention], 1, capacity)
         self._tables = StepTables.new(capacity, 1, encoder.spec.head_dim)
         self._tables.position[:], self._tables.base[:] = np.arange(capacity), self._cache.base(0)
         self._program = Program(encoder.team, encoder.isa)
-        self._record = Recorder(self._program, self._cache, self._tables, "bf16" if encoder.bf16 else "f32")
+        self._record = Recorder(self._program, self._cache, self._tables, encoder.attention)
         self._patches, self._x = new_rows(capacity, encoder.spec.patch_width), new_rows(capacity, encoder.spec.width)
         self._record_layers()
         self._out = self._record_projector()
@@ -218,19 +226,15 @@ def open_cpu(weights: StoredWeights, settings: EncoderSettings) -> CpuEncoder:
     isa, spec = detect(), weights.spec
     if settings.precision == "bf16" and not isa.bf16:
         raise ModelError(f"vision precision bf16 needs a CPU with bf16 products, this one is {isa.name}: use auto or f32")
-    uneven = [f"{name} {value}" for name, value in _sizes(spec) if value % 16]
+    step = BLOCK if settings.precision == "int8" else LANES
+    uneven = [f"{name} {value}" for name, value in _sizes(spec) if value % step]
     if uneven:
-        raise ModelError(f"the CPU encoder needs sizes in multiples of 16, the file has {', '.join(uneven)}")
-    bf16 = isa.bf16 if settings.precision == "auto" else settings.precision == "bf16"
-    team = settings.team or Team(settings.threads)
-    return CpuEncoder(weights, team, isa, bf16=bf16, owns_team=settings.team is None)
+        what = f"with precision {settings.precision} needs sizes in multiples of {step}"
+        raise ModelError(f"the CPU encoder {what}, the file has {', '.join(uneven)}")
+    fastest: Products = "bf16" if isa.bf16 else "f32"
+    products = fastest if settings.precision == "auto" else settings.precision
+    return CpuEncoder(weights, settings.team or Team(settings.threads), isa, products, owns_team=settings.team is None)
 
 
 def _sizes(spec: VisionSpec) -> Sequence[tuple[str, int]]:
     return (("width", spec.width), ("feed-forward width", spec.ff_width), ("head width", spec.head_dim))
-
-
-def _to_bf16(x: Floats) -> NDArray[np.uint16]:
-    """Upper halves of float32, rounded to nearest even."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
