@@ -23,10 +23,12 @@ EXIT_CODES: dict[int, str] = {
     6: "the output folder cannot be written, or its disk is full",
     7: "the job is done, but some pages failed: the messages say which and why",
     8: "the ledger is damaged, locked by another process, or of a newer version",
+    9: "verify found outputs or records that are missing or changed",
     130: "interrupted (Ctrl-C): the same command goes on where it stopped",
     143: "asked to end (SIGTERM): the same command goes on where it stopped",
 }
 SOME_FAILED = 7
+NOT_AS_WRITTEN = 9
 
 app = typer.Typer(
     name="pagemill",
@@ -123,6 +125,53 @@ def run(
             ("run", "trace"): None if trace is None else str(trace),
         },
     )
+
+
+@app.command("retry-failed")
+def retry_failed(
+    target: Annotated[
+        Path, typer.Argument(metavar="JOB.yaml | DIR", help="A job file, or the output folder of a run.", show_default=False)
+    ],
+    statuses: Annotated[str, typer.Option("--status", help="Any of failed,looped,truncated,low_confidence,blank.")] = "failed",
+    threads: Threads = None,
+    password: Annotated[str | None, typer.Option(help="Of encrypted PDFs.", show_default=False)] = None,
+    progress: Annotated[
+        ProgressKind | None, typer.Option(help="How to show progress.  [default: auto]", show_default=False)
+    ] = None,
+) -> int:
+    """Do pages again that ended badly, and what is missing."""
+    from jobs.commands.retry_failed import retry_failed as retry
+
+    return retry(
+        target,
+        [name.strip() for name in statuses.split(",") if name.strip()],
+        {
+            ("engine", "threads"): threads,
+            ("input", "password"): password,
+            ("run", "progress"): None if progress is None else progress.value,
+        },
+    )
+
+
+OutputFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The output folder of a run.", show_default=False)]
+
+
+@app.command()
+def status(
+    folder: OutputFolder, as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines.")] = False
+) -> int:
+    """Say how far an output folder is: pages by status, reasons, who works on it."""
+    from jobs.commands.status import print_status
+
+    return print_status(folder, as_json=as_json)
+
+
+@app.command()
+def verify(folder: OutputFolder) -> int:
+    """Compare an output folder with its ledger: name every file that is missing or changed."""
+    from jobs.commands.verify import verify_folder
+
+    return verify_folder(folder)
 
 
 @app.command()

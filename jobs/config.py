@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
+Unfinished = Literal["failed", "looped", "truncated", "low_confidence", "blank"]
 Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
 
 
@@ -110,6 +111,8 @@ class RunSection(Section):
 
     attempts: int = Field(default=2, ge=1, le=100)
     retry_failed: bool = False
+    retry_statuses: Annotated[tuple[Unfinished, ...], Field(strict=False, min_length=1)] = ("failed",)
+    full_disk_wait_seconds: float = Field(default=86_400.0, ge=0.0)
     lease_seconds: float = Field(default=300.0, ge=1.0)
     progress: Literal["auto", "rich", "tqdm", "json", "none"] = "auto"
     trace: str | None = None

@@ -3,7 +3,8 @@
 JobError
 ├── ConfigError    a key or a value in a job file, the environment or a flag
 ├── InputError     nothing to read: no such file, no page in it
-├── OutputError    the output folder cannot be written, or its disk is full
+├── OutputError    the output folder cannot be written
+│   └── DiskFull   its disk is full: a run waits and tries again
 └── LedgerError    the ledger is damaged, locked, or of a newer Pagemill
 """
 
@@ -30,6 +31,10 @@ class InputError(JobError):
 
 class OutputError(JobError):
     """The output folder cannot take what was made; what is done stays done, and the same command goes on from there."""
+
+
+class DiskFull(OutputError):
+    """The output folder's disk is full, or a limit on file sizes is reached; it may pass."""
 
 
 class LedgerError(JobError):

@@ -8,21 +8,25 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.discover import Document, Found, find_files, open_documents
+from jobs.errors import DiskFull
 from jobs.input_cache import FetchedSource, InputCache
 from jobs.ledger import Ledger, Outcome, Work
-from jobs.outputs import DocumentOutputs, StoredPages
+from jobs.originals import Originals
+from jobs.outputs import DocumentOutputs
 from jobs.owner import this_process
 from jobs.passwords import Passwords, password_for
-from jobs.runner import PageSource, Reader, Rules, Runner, Stages
+from jobs.records import StoredPages
+from jobs.runner import PageSource, Pause, Reader, Rules, Runner, Stages
 from jobs.spec import JobSpec
 from jobs.stopping import Stopper
 from jobs.version import software_version
 from pipeline.documents import Inspector
+from pipeline.errors import PageError
 from pipeline.page import PageRef
 from pipeline.preprocess import RenderSettings
 from pipeline.producer import Producer
@@ -42,6 +46,9 @@ class OpenReader:
     trace: Trace = NO_TRACE
 
 
+PageEnd = tuple[Document, int, Outcome | None]
+"""A page of an input: its document, its number from 0, how it ended; None when it is not done."""
+
 ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
 
 
@@ -52,15 +59,15 @@ class Report:
     signal: what interrupted it, None when it went to its end.
     """
 
-    pages: tuple[tuple[Document, int, Outcome | None], ...]
+    pages: tuple[PageEnd, ...]
     new_pages: int
     seconds: float
     signal: int | None
 
     @property
     def counts(self) -> Counter[str]:
-        """How many pages have each status; "left" for those not done."""
-        return Counter(outcome.status if outcome else "left" for _, _, outcome in self.pages)
+        """How many pages have each final status; "left" for those not done."""
+        return Counter(outcome.final_status if outcome else "left" for _, _, outcome in self.pages)
 
     @property
     def troubled(self) -> list[tuple[Document, int, Outcome]]:
@@ -84,19 +91,21 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
         if files is None:
             files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
         passwords = Passwords(section, files)
+        originals = Originals(file.path for file in files if file.origin is None)
         ledger = Ledger(job.ledger_path, this_process())
         stack.callback(ledger.close)
+        ledger.begin(job.model_hash, job.settings_hash, job.said, time.time())
         with Inspector(
             timeout_seconds=job.config.render.timeout_seconds, memory_bytes=job.config.render.memory_bytes
         ) as inspector:
-            count_pages = _page_counter(inspector, section.max_pages, passwords)
+            count_pages = page_counter(inspector, job, passwords)
             documents = list(open_documents(files, count_pages, section.max_pages, cache.ensure))
-        runner = _build(stack, job, documents, ledger, open_reader, Inputs(cache, passwords))
+        runner = _build(stack, job, documents, ledger, open_reader, Inputs(cache, passwords, originals))
         runner.start(time.time())
         try:
             _drive(runner, progress, stopper)
         finally:
-            runner.release(time.time())
+            _let_go(runner, ledger, stopper)
         outcomes = runner.outcomes()
         return Report(
             tuple(_pages(documents, outcomes)), runner.snapshot(time.time()).done, time.monotonic() - started, stopper.signal
@@ -114,6 +123,7 @@ class Inputs:
 
     cache: InputCache
     passwords: Passwords
+    originals: Originals
 
     def open_original(self, path: Path) -> str | None:
         """Brings a document's file here if it lies elsewhere; returns its password.  Raises PageError."""
@@ -127,15 +137,26 @@ def _build(
     provenance = provenance_of(job)
     opened = stack.enter_context(open_reader(job, provenance))
     store = StoredPages(job.pages_folder)
+    stack.callback(store.close)
     outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original)
     outputs.name_documents(documents)
     run = job.config.run
-    rules = Rules(job.model_hash, job.settings_hash, run.attempts, run.lease_seconds, run.retry_failed, provenance)
-    stages = Stages(_source_opener(job, opened, inputs), opened.reader, store, outputs, opened.trace)
+    rules = Rules(
+        job.model_hash,
+        job.settings_hash,
+        attempts=run.attempts,
+        lease_seconds=run.lease_seconds,
+        retry=run.retry_statuses if run.retry_failed else (),
+        full_disk_wait_seconds=run.full_disk_wait_seconds,
+        provenance=provenance,
+    )
+    source = source_opener(job, opened, inputs)
+    stages = Stages(source, opened.reader, store, outputs, opened.trace, inputs.originals.are_same)
     return Runner(documents, ledger, stages, rules)
 
 
-def _source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
+def source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
+    """How a job renders pages for its reader."""
     render, config = job.config.render, job.config
     settings = RenderSettings(
         longest_edge_px=opened.longest_edge_px,
@@ -159,23 +180,49 @@ def _source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable
     return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
 
 
-def _page_counter(inspector: Inspector, max_pages: int, passwords: Passwords) -> Callable[[Path], int]:
-    return lambda path: inspector.inspect(path, password=passwords(path), max_pages=max_pages).pages
+def page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> Callable[[Path], int]:
+    """How a job counts a document's pages; a child that crashes over it is given the same attempts as over a page."""
+    max_pages, attempts = job.config.input.max_pages, job.config.run.attempts
+
+    def count_pages(path: Path) -> int:
+        for left in range(attempts - 1, -1, -1):
+            try:
+                return inspector.inspect(path, password=passwords(path), max_pages=max_pages).pages
+            except PageError as error:
+                if not error.retry or not left:
+                    raise
+        raise AssertionError("attempts are at least one")
+
+    return count_pages
 
 
 def _drive(runner: Runner, progress: Progress, stopper: Stopper) -> None:
     shown = float("-inf")
+    pause: Pause | None = None
     while stopper.signal is None and runner.step(time.time()):
         now = time.monotonic()
         if now >= shown + SHOW_SECONDS:
             progress.show(runner.snapshot(time.time()))
             shown = now
-        if runner.waits_for_others:
+        if (pause is None) != (runner.pause is None):
+            progress.note(
+                f"paused: {runner.pause.why}; the run goes on by itself" if runner.pause else "there is room: going on"
+            )
+        pause = runner.pause
+        if runner.waits_for_others or pause is not None:
             time.sleep(PAUSE_SECONDS)
     progress.show(runner.snapshot(time.time()))
 
 
-def _pages(documents: list[Document], outcomes: Mapping[Work, Outcome]) -> Iterator[tuple[Document, int, Outcome | None]]:
+def _let_go(runner: Runner, ledger: Ledger, stopper: Stopper) -> None:
+    """Give back what is in flight and note how the run ended; on a full disk the next run sees that this process is dead."""
+    with suppress(DiskFull):
+        runner.release(time.time())
+        ended = "finished" if stopper.signal is None and not runner.is_unfinished else "interrupted"
+        ledger.end(ended, time.time())
+
+
+def _pages(documents: list[Document], outcomes: Mapping[Work, Outcome]) -> Iterator[PageEnd]:
     by_page = {(work.document_hash, work.page): outcome for work, outcome in outcomes.items()}
     for document in documents:
         for page in range(document.pages):

@@ -40,6 +40,15 @@ def load_config(
     return Config.model_validate(merge(layer.tree for layer in layers))
 
 
+def apply_flags(config: Config, flags: Mapping[tuple[str, str], object]) -> Config:
+    """Settings with flags over them.  Raises ConfigError."""
+    layer = flag_layer(flags)
+    problems = check_layer(layer)
+    if problems:
+        raise ConfigError(problems)
+    return Config.model_validate(merge([config.model_dump(mode="json"), layer.tree]))
+
+
 def environment_layer(environment: Mapping[str, str]) -> Layer:
     """``PAGEMILL_ENGINE__THREADS=2`` and its like; values are written as in YAML."""
     tree: Tree = {}

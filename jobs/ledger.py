@@ -1,7 +1,8 @@
-"""The durable list of pages: who does which, what became of it.  All SQL of the product is here and in ``migrations``.
+"""The durable list of pages: who does which, what became of it.
 
-A page is claimed by a lease, and finished only after its output is durable; a lease whose owner is dead or late goes
-back to the queue.  SQLite in WAL mode, in the output folder, which must not be a network file system.
+All SQL of jobs is here, in ``migrations`` and in ``ledger_view``.  A page is claimed by a lease, and finished only after its
+record is durable; a lease whose owner is dead or late goes back to the queue.  SQLite in WAL mode, in the output folder,
+which must not be a network file system.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.errors import JobError, LedgerError, OutputError
+from jobs.disk import database_errors
 from jobs.migrations import migrate
 from jobs.owner import Owner, is_dead
+from jobs.records import file_identity, gone
 
 BUSY_SECONDS = 30.0
 
@@ -42,39 +44,68 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a page ended."""
+    """How a page ended.  tries: readings and renderings in all.  measures: what was measured before it was read."""
 
     status: str
     reason: str = ""
     tokens: int = 0
     mean_log_prob: float | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
+    tries: int = 1
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def final_status(self) -> str:
+        """The status as people are told: a page that is ok after another try is "retried"."""
+        return "retried" if self.status == "ok" and self.tries > 1 else self.status
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file as it was written.  path: below the output folder, with "/"."""
+
+    path: str
+    sha256: str
+    size_bytes: int
 
 
 class Ledger:
     """One connection of one worker.  ``want`` says which pages this run is about; the other rows are left alone."""
 
-    def __init__(self, path: Path, owner: Owner) -> None:
-        self._path = path
-        self._owner = owner
+    def __init__(self, path: Path, owner: Owner, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._path, self._owner, self._busy_seconds = path, owner, busy_seconds
+        self._run = 0
         self._cursor = -1  # sequence of the last claimed page, so that a claim does not walk over what is done
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=busy_seconds)
         try:
             self._prepare()
         except BaseException:
             self._db.close()
             raise
 
+    def begin(self, model_hash: str, settings_hash: str, settings: str, now: float) -> None:
+        """Notes a run: what was asked for, so that it can be asked for again.  Before ``want``."""
+        with self._transaction() as db:
+            self._run = db.execute(
+                "insert into run(worker, started_at, model_hash, settings_hash, settings) values(?, ?, ?, ?, ?) returning id",
+                (self._owner.worker, now, model_hash, settings_hash, settings),
+            ).fetchone()[0]
+
+    def end(self, how: str, now: float) -> None:
+        """Notes how the run ended."""
+        with self._transaction() as db:
+            db.execute("update run set ended_at = ?, ended = ? where id = ?", (now, how, self._run))
+
     def want(self, pages: Sequence[Work], sources: Sequence[str]) -> None:
         """Adds pages to this run's list, in order; queues those that the ledger does not know.  sources: a path each."""
         keys = [(work.document_hash, work.page, work.model_hash, work.settings_hash) for work in pages]
         with self._transaction() as db:
             db.executemany(
-                "insert into page(document_hash, page, model_hash, settings_hash, source) values(?, ?, ?, ?, ?) "
-                "on conflict do update set source = excluded.source",
-                [(*key, source) for key, source in zip(keys, sources, strict=True)],
+                "insert into page(document_hash, page, model_hash, settings_hash, source, run) values(?, ?, ?, ?, ?, ?) "
+                "on conflict do update set source = excluded.source, run = excluded.run",
+                [(*key, source, self._run) for key, source in zip(keys, sources, strict=True)],
             )
             db.executemany(
                 "insert or ignore into wanted(page_id) select id from page "
@@ -82,12 +113,14 @@ class Ledger:
                 keys,
             )
 
-    def retry_failed(self) -> int:
-        """Queues this run's failed pages again; returns how many."""
+    def retry(self, statuses: Sequence[str]) -> int:
+        """Queues this run's pages again that ended so; returns how many."""
         with self._transaction() as db:
+            marks = ", ".join("?" * len(statuses))
             return db.execute(
                 "update page set state = 'queued', status = null, reason = '' "
-                "where state = 'done' and status = 'failed' and id in (select page_id from wanted)"
+                f"where state = 'done' and status in ({marks}) and id in (select page_id from wanted)",
+                tuple(statuses),
             ).rowcount
 
     def reopen(self, pages: Sequence[Work]) -> None:
@@ -128,26 +161,17 @@ class Ledger:
                 (now + lease_seconds, self._owner.worker),
             )
 
-    def finish(self, claim: Claim, outcome: Outcome, now: float) -> bool:
-        """Marks a page done, its output being durable.  False when the lease was lost: another worker has the page."""
+    def finish(self, ended: Sequence[tuple[Claim, Outcome]], now: float) -> list[bool]:
+        """Marks pages done, their records being durable.  False for a lost lease: another worker has the page."""
         with self._transaction() as db:
-            kept = db.execute(
-                "update page set state = 'done', worker = null, lease_until = null, status = ?, reason = ?, tokens = ?, "
-                "mean_log_prob = ?, finished_at = ? where id = ? and state = 'claimed' and worker = ? and attempts = ?",
-                (
-                    *(outcome.status, outcome.reason, outcome.tokens, outcome.mean_log_prob, now),
-                    *(claim.page_id, self._owner.worker, claim.attempt),
-                ),
-            ).rowcount
-            if kept:
-                self._end(db, claim, now, "finished", outcome.reason, outcome.timings)
-            return bool(kept)
+            return [self._finish(db, claim, outcome, now) for claim, outcome in ended]
 
-    def retry(self, claim: Claim, reason: str, now: float) -> None:
-        """Gives a page back for another attempt, which may go differently."""
+    def give_back(self, claims: Sequence[tuple[Claim, str]], now: float) -> None:
+        """Queues pages again for another attempt, which may go differently.  Each with the reason."""
         with self._transaction() as db:
-            if self._requeue(db, claim):
-                self._end(db, claim, now, "retry", reason, {})
+            for claim, reason in claims:
+                if self._requeue(db, claim):
+                    self._end(db, claim, now, "retry", reason, {})
         self._cursor = -1
 
     def release(self, now: float) -> int:
@@ -177,10 +201,10 @@ class Ledger:
         """The wanted pages that are done, in order."""
         with self._errors():
             rows = self._db.execute(
-                "select document_hash, page, model_hash, settings_hash, status, reason, tokens, mean_log_prob "
+                "select document_hash, page, model_hash, settings_hash, status, reason, tokens, mean_log_prob, tries, measures "
                 "from wanted join page on page.id = page_id where state = 'done' order by sequence"
             )
-            return {Work(*row[:4]): Outcome(*row[4:]) for row in rows}
+            return {Work(*row[:4]): _outcome(*row[4:]) for row in rows}
 
     def stamp(self, work: Work) -> str:
         """The state of a document's finished pages; it differs when one was done again."""
@@ -211,15 +235,37 @@ class Ledger:
             row = self._db.execute("select stamp from output where source = ?", (source,)).fetchone()
             return str(row[0]) if row else ""
 
-    def write_output(self, source: str, stamp: str, write: Callable[[str], bool]) -> None:
-        """Calls ``write`` with the last stamp, while no other process writes outputs; notes ``stamp`` if it returns true."""
+    def write_output(self, source: str, stamp: str, write: Callable[[str], Sequence[OutputFile] | None]) -> None:
+        """Calls ``write`` with the last stamp, while no other process writes outputs; notes ``stamp`` and the files it made.
+
+        None from ``write``: nothing was written, nothing is noted.
+        """
         with self._transaction() as db:
-            if write(self.output_stamp(source)):
-                db.execute("update output set stamp = ? where source = ?", (stamp, source))
+            files = write(self.output_stamp(source))
+            if files is None:
+                return
+            db.execute("update output set stamp = ? where source = ?", (stamp, source))
+            db.execute("delete from output_file where source = ?", (source,))
+            rows = [(file.path, source, file.sha256, file.size_bytes) for file in files]
+            db.executemany("insert or replace into output_file values(?, ?, ?, ?)", rows)
 
     def close(self) -> None:
         """Ends the connection; leases that are still held are left to ``release_dead``."""
         self._db.close()
+
+    def _finish(self, db: sqlite3.Connection, claim: Claim, outcome: Outcome, now: float) -> bool:
+        kept = db.execute(
+            "update page set state = 'done', worker = null, lease_until = null, status = ?, reason = ?, tokens = ?, "
+            "mean_log_prob = ?, finished_at = ?, tries = ?, measures = ? "
+            "where id = ? and state = 'claimed' and worker = ? and attempts = ?",
+            (
+                *(outcome.status, outcome.reason, outcome.tokens, outcome.mean_log_prob, now, outcome.tries),
+                *(json.dumps(dict(outcome.measures), sort_keys=True), claim.page_id, self._owner.worker, claim.attempt),
+            ),
+        ).rowcount
+        if kept:
+            self._end(db, claim, now, "finished", outcome.reason, outcome.timings)
+        return bool(kept)
 
     def _prepare(self) -> None:
         owner = self._owner
@@ -227,12 +273,14 @@ class Ledger:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")  # a commit lost with the power is a page done again, no more
             self._db.execute("pragma foreign_keys = on")
+            self._db.execute("pragma temp_store = memory")
             migrate(self._db)
             self._db.execute("create temp table wanted(sequence integer primary key, page_id integer not null unique)")
             self._db.execute(
                 "insert or replace into owner values(?, ?, ?, ?, ?)",
                 (owner.worker, owner.host, owner.boot, owner.pid, owner.process_start),
             )
+            self._file = file_identity(self._path)
 
     def _free(self, db: sqlite3.Connection, now: float, limit: int) -> list[tuple[int, int, int, str, str, int, str, str]]:
         return db.execute(
@@ -295,6 +343,8 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if file_identity(self._path) != self._file:
+            raise gone(self._path)
         with self._errors():
             self._db.execute("begin immediate")
             try:
@@ -305,31 +355,9 @@ class Ledger:
                 raise
             self._db.execute("commit")
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._told(error) from error
-        except OSError as error:
-            raise OutputError(
-                f"{self._path.parent}: expected a folder that can be written, found: {error.strerror or error}; "
-                "free or mend it, or choose another with -o"
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return database_errors(self._path, self._busy_seconds)
 
-    def _told(self, error: sqlite3.Error) -> JobError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return LedgerError(
-                f"{self._path}: expected the ledger to be free within {BUSY_SECONDS:.0f} s, found it locked by another "
-                "process; wait for that one, or stop it"
-            )
-        if any(word in text for word in ("full", "unable to open", "readonly", "read-only", "disk I/O")):
-            return OutputError(
-                f"{self._path}: expected a ledger that can be written, found: {text}; free the disk or mend its rights, "
-                "then give the same command again"
-            )
-        return LedgerError(
-            f"{self._path}: expected a Pagemill ledger, found: {text}; move the file away to begin anew "
-            "(pages are then done again)"
-        )
+
+def _outcome(status: str, reason: str, tokens: int, mean_log_prob: float | None, tries: int, measures: str) -> Outcome:
+    return Outcome(status, reason, tokens, mean_log_prob, {}, tries, json.loads(measures))

@@ -58,7 +58,33 @@ FIRST = (
     "create unique index output_source on output(source)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST,)
+REPORTS = (
+    # How often a page was tried in all, what was measured on it, and the last run that asked for it.
+    "alter table page add column tries integer not null default 0",
+    "alter table page add column measures text not null default '{}'",
+    "alter table page add column run integer not null default 0",
+    # A command that worked on this folder: its settings, so that it can be given again, and how it ended.
+    """create table run(
+        id integer primary key,
+        worker text not null,
+        started_at real not null,
+        ended_at real,
+        ended text not null default '',
+        model_hash text not null,
+        settings_hash text not null,
+        settings text not null
+    ) strict""",
+    # Every file that was written, as it was written.
+    """create table output_file(
+        path text primary key,
+        source text not null,
+        sha256 text not null,
+        bytes integer not null
+    ) strict, without rowid""",
+    "create index output_file_source on output_file(source)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

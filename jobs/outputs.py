@@ -7,53 +7,22 @@ same bytes.  ``SOURCE_DATE_EPOCH`` (seconds since 1970) replaces the clock, for 
 from __future__ import annotations
 
 import hashlib
-import os
-import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from jobs.discover import Document
-from jobs.errors import OutputError
-from jobs.ledger import Ledger, Work
+from jobs.disk import cannot_write
+from jobs.identity import hash_file
+from jobs.ledger import Ledger, OutputFile, Work
+from jobs.records import StoredPages
 from pipeline.errors import PageError
-from pipeline.page import PageRef, PageText
+from pipeline.page import PageRef
 from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
 from pipeline.sinks.names import output_names
-from pipeline.store import PageStore
 
-DATE_VARIABLE = "SOURCE_DATE_EPOCH"
 ORIGINAL_FORMATS = frozenset({"pdf"})  # made of the original itself
 PERS: tuple[Per, ...] = ("document", "page")
-
-
-def today() -> int:
-    """What records are dated with: seconds since 1970."""
-    said = os.environ.get(DATE_VARIABLE, "")
-    return int(said) if said.isdecimal() else int(time.time())
-
-
-class StoredPages:
-    """The page store, whose disk may be full or gone.  date: what a record without a date is dated with."""
-
-    def __init__(self, folder: Path, date: Callable[[], int] = today) -> None:
-        self._folder, self._date = folder, date
-        self._store = PageStore(folder)
-
-    def put(self, page: PageText) -> None:
-        """Date a page and make it durable.  Raises OutputError."""
-        try:
-            self._store.put(page if page.finished_at is not None else replace(page, finished_at=self._date()))
-        except OSError as error:
-            raise cannot_write(self._folder, error) from error
-
-    def get(self, ref: PageRef) -> PageText | None:
-        """The page, None where no whole record lies."""
-        try:
-            return self._store.get(ref)
-        except OSError as error:
-            raise cannot_write(self._folder, error) from error
 
 
 class DocumentOutputs:
@@ -101,8 +70,8 @@ class DocumentOutputs:
         source = document.found.source
         stamp = self._ledger.stamp(work)
 
-        def write(last_stamp: str) -> bool:
-            return not self._is_fresh(document, last_stamp == stamp) and self._write(document)
+        def write(last_stamp: str) -> Sequence[OutputFile] | None:
+            return None if self._is_fresh(document, last_stamp == stamp) else self._write(document)
 
         if not self._is_fresh(document, self._ledger.output_stamp(source) == stamp):
             self._ledger.write_output(source, stamp, write)
@@ -111,12 +80,12 @@ class DocumentOutputs:
         name = self._names[document.found.source]
         return is_same and all(path.exists() for path in self._paths(name, self._formats, self._per, document.pages))
 
-    def _write(self, document: Document) -> bool:
-        """False when a record has just gone; the next run makes it again."""
+    def _write(self, document: Document) -> list[OutputFile] | None:
+        """The files, None when a record has just gone; the next run makes it again."""
         refs = [PageRef(document.found.path, document.content_hash, page) for page in range(document.pages)]
         pages = [page for page in map(self._store.get, refs) if page is not None]
         if len(pages) != len(refs):
-            return False
+            return None
         found = document.found
         original = SourceDocument(
             found.relative.as_posix(),
@@ -127,10 +96,13 @@ class DocumentOutputs:
             self._names[found.source],
         )
         try:
-            write_document(self._folder, original, pages, self._formats, self._per)
+            paths = write_document(self._folder, original, pages, self._formats, self._per)
+            return [self._noted(path) for path in paths]
         except OSError as error:
             raise cannot_write(self._folder, error) from error
-        return True
+
+    def _noted(self, path: Path) -> OutputFile:
+        return OutputFile(path.relative_to(self._folder).as_posix(), hash_file(path), path.stat().st_size)
 
     def _password(self, path: Path) -> str | None:
         """Asked only for outputs that open the original; one that cannot be had is told there."""
@@ -151,14 +123,6 @@ class DocumentOutputs:
 def name_key(name: str) -> str:
     """Equal for two names that one file system may take for the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
-def cannot_write(folder: Path, error: OSError) -> OutputError:
-    """The error of a folder that does not take what was made."""
-    return OutputError(
-        f"{folder}: expected a folder that can be written, found: {error.strerror or error}; free the disk or mend its "
-        "rights, then give the same command again"
-    )
 
 
 def _candidates(name: str, source: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The run of a job: pages claimed in order, rendered, read, made durable, finished; outputs written as documents complete.
 
 ``Runner`` holds no state that a crash may lose: the ledger knows what is done, and a page is finished there only after its
-record is on disk.  Its parts come from outside, so that tests drive it with fakes and a clock of their own.
+record is on disk.  Pages that end close together are made durable together, since a disk takes few such commits a second.
+Its parts come from outside, so that tests drive it with fakes and a clock of their own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from jobs.discover import Document
+from jobs.errors import DiskFull
 from jobs.ledger import Claim, Ledger, Outcome, Work
-from pipeline.errors import PageError
+from pipeline.errors import PageError, Replaced
 from pipeline.page import PageFailure, PageImage, PageRef, PageText
 from pipeline.progress import Meter, Snapshot
 from pipeline.trace import NO_TRACE, Trace
@@ -24,6 +27,9 @@ WAIT_FOR_IMAGE_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 CLAIMED_AT_ONCE = 8
 WRITER = "writer"
+COMMIT_PAGES = 64
+COMMIT_SECONDS = 0.5
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 _log = logging.getLogger("pagemill")
 
@@ -61,11 +67,11 @@ class Reader(Protocol):
 class Store(Protocol):
     """Durable records of finished pages."""
 
-    def put(self, page: PageText) -> None:
-        """Make a page durable."""
+    def put(self, pages: Sequence[PageText]) -> None:
+        """Make pages durable, all or none."""
 
-    def get(self, ref: PageRef) -> PageText | None:
-        """The page, None where no whole record lies."""
+    def pages(self, document_hash: str) -> set[int]:
+        """The pages of a document that have a record."""
 
 
 class Outputs(Protocol):
@@ -77,24 +83,44 @@ class Outputs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a page passes through, in order.  open_source: renders the pages that an iterator yields, taking them as it goes."""
+    """What a page passes through, in order.
+
+    open_source: renders the pages that an iterator yields, taking them as it goes.  is_same: does a page's file still have
+    the bytes whose hash the page goes by?
+    """
 
     open_source: Callable[[Iterator[PageRef]], PageSource]
     reader: Reader
     store: Store
     outputs: Outputs
     trace: Trace = NO_TRACE
+    is_same: Callable[[PageRef], bool] = lambda _: True
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The disk is full: since when, and until when the run waits before it tries again.  why: for people."""
+
+    why: str
+    since: float
+    until: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a run goes about its pages.  provenance: what every page record says of software, model and settings."""
+    """How a run goes about its pages.
+
+    retry: statuses of pages of earlier runs that are done again.  full_disk_wait_seconds: how long a full disk may stay
+    full.  provenance: what every page record says of software, model and settings.
+    """
 
     model_hash: str
     settings_hash: str
     attempts: int
     lease_seconds: float
-    retry_failed: bool
+    retry: tuple[str, ...]
+    full_disk_wait_seconds: float
     provenance: Mapping[str, str]
 
 
@@ -109,8 +135,12 @@ class Runner:
         self._held: dict[PageKey, Claim] = {}
         self._reading: set[PageKey] = set()  # those of the held pages that the reader has
         self._claimed: deque[PageRef] = deque()  # held, and not yet taken by the source
+        self._ended: list[tuple[Claim, PageText]] = []  # held, and not yet durable
+        self._again: list[tuple[Claim, str]] = []  # held, and to be given back for another attempt
+        self._unsettled: dict[str, None] = {}  # documents of which pages were finished, in that order
+        self._pause: Pause | None = None
         self._source: PageSource | None = None
-        self._now = self._renew_at = self._claim_at = 0.0
+        self._now = self._renew_at = self._claim_at = self._commit_at = 0.0
         self._meter = Meter(0, 0, 0.0)
 
     def start(self, now: float) -> None:
@@ -120,24 +150,36 @@ class Runner:
         ]
         self._ledger.want([work for work, _ in works], [source for _, source in works])
         self._ledger.release_dead(now)
-        if self._rules.retry_failed:
-            self._ledger.retry_failed()
-        done = self._ledger.outcomes()
-        self._ledger.reopen([work for work in done if self._stages.store.get(self._ref(work)) is None])
+        if self._rules.retry:
+            self._ledger.retry(self._rules.retry)
+        self._ledger.reopen(list(self._without_record()))
         left = self._ledger.unfinished()
         self._meter = Meter(len(works), len(works) - left, now)
         self._settle_all()
 
     def step(self, now: float) -> bool:
-        """One round: keep leases, take in pages, go on by a token each.  False when the job is done."""
+        """One round: keep leases, take in pages, go on by a token each.  False when the job is done.
+
+        While the disk is full it does nothing but try again; raises DiskFull when that has lasted too long.
+        """
         self._now = now
-        self._keep_leases()
-        self._take_in()
-        for text in self._stages.reader.step():
-            self._finish(text)
-        if self._held or self._ledger.unfinished():
+        if self._pause is not None and now < self._pause.until:
             return True
-        self._settle_all()
+        try:
+            if self._pause is not None:
+                self._resume()
+            self._keep_leases()
+            self._take_in()
+            for text in self._stages.reader.step():
+                self._end(text)
+            if self._is_due():
+                self._commit()
+            if self._held or self._ledger.unfinished():
+                return True
+            self._settle_all()
+        except DiskFull as error:
+            self._wait(error)
+            return True
         return False
 
     @property
@@ -145,16 +187,30 @@ class Runner:
         """True when other processes hold all pages that are left."""
         return not self._held
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Are there pages of this run that are not done?"""
+        return self._ledger.unfinished() > 0
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why nothing goes on at present; None when all goes on."""
+        return self._pause
+
     def snapshot(self, now: float) -> Snapshot:
         """How far the run is."""
-        return self._meter.snapshot(now)
+        ended = len(self._ended) + len(self._again)
+        rendering = len(self._held) - len(self._reading) - ended
+        return replace(self._meter.snapshot(now), rendering=rendering, reading=len(self._reading), writing=ended)
 
     def release(self, now: float) -> int:
-        """Give back the pages that are on their way; returns how many.  The same command goes on with them."""
+        """Finish what has ended, give back the pages on their way; returns how many.  The same command goes on with them."""
         if self._source is not None:
             self._source.close()
         self._source = None
-        for pages in (self._held, self._reading, self._claimed):
+        with suppress(DiskFull):  # then they are given back too
+            self._commit()
+        for pages in (self._held, self._reading, self._claimed, self._ended, self._again):
             pages.clear()
         return self._ledger.release(now)
 
@@ -173,6 +229,15 @@ class Runner:
     def _ref(self, work: Work) -> PageRef:
         return PageRef(self._documents[work.document_hash][0].found.path, work.document_hash, work.page)
 
+    def _without_record(self) -> Iterator[Work]:
+        """The work that is done by the ledger, and whose record has gone."""
+        records: dict[str, set[int]] = {}
+        for work in self._ledger.outcomes():
+            if work.document_hash not in records:
+                records[work.document_hash] = self._stages.store.pages(work.document_hash)
+            if work.page not in records[work.document_hash]:
+                yield work
+
     def _keep_leases(self) -> None:
         if self._held and self._now >= self._renew_at:
             self._ledger.renew(self._now, self._rules.lease_seconds)
@@ -187,6 +252,8 @@ class Runner:
                 return
             if isinstance(page, PageFailure):
                 self._fail(page.ref, page.error)
+            elif not self._stages.is_same(page.ref):
+                self._fail(page.ref, Replaced("the file was changed or replaced during the run: run again to read it anew"))
             else:
                 self._read(page)
 
@@ -237,26 +304,68 @@ class Runner:
     def _fail(self, ref: PageRef, error: PageError) -> None:
         claim = self._held[ref.document_hash, ref.page]
         if error.retry and claim.retries + 1 < self._rules.attempts:
-            self._ledger.retry(claim, str(error), self._now)
-            del self._held[ref.document_hash, ref.page]
-            self._claim_at = self._now
+            self._again.append((claim, str(error)))
+            self._commit_at = self._now
         else:
-            self._finish(PageText(ref, "", "failed", str(error), provenance=self._rules.provenance))
+            self._end(PageText(ref, "", "failed", str(error), provenance=self._rules.provenance))
 
-    def _finish(self, text: PageText) -> None:
+    def _end(self, text: PageText) -> None:
         key = (text.ref.document_hash, text.ref.page)
-        claim = self._held.pop(key)
+        if not self._ended:
+            self._commit_at = self._now + COMMIT_SECONDS
+        self._ended.append((self._held[key], text))
         self._reading.discard(key)
-        name = f"{text.ref.document.name}, page {text.ref.page + 1}"
-        with self._stages.trace.span(WRITER, name):
-            self._stages.store.put(text)  # durable before the ledger says so
-            outcome = Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings)
-            is_mine = self._ledger.finish(claim, outcome, self._now)
-        if not is_mine:
+
+    def _is_due(self) -> bool:
+        """Time to make what has ended durable: enough of it, long enough ago, or nothing else to do."""
+        waiting = len(self._ended) + len(self._again)
+        return waiting > 0 and (waiting >= COMMIT_PAGES or self._now >= self._commit_at or waiting == len(self._held))
+
+    def _commit(self) -> None:
+        """Make ended pages durable, then finish them, then write the outputs of documents that are complete.
+
+        Whatever raises leaves in place what is not done, for the next call.
+        """
+        if self._again:
+            self._ledger.give_back(self._again, self._now)
+            for claim, _ in self._again:
+                del self._held[claim.work.document_hash, claim.work.page]
+            self._again.clear()
+            self._claim_at = self._now
+        if self._ended:
+            with self._stages.trace.span(WRITER, f"{len(self._ended)} pages"):
+                self._stages.store.put([text for _, text in self._ended])  # durable before the ledger says so
+                kept = self._ledger.finish([(claim, _outcome(claim, text)) for claim, text in self._ended], self._now)
+            for (_, text), is_kept in zip(self._ended, kept, strict=True):
+                self._count(text, is_kept)
+            self._ended.clear()
+        while self._unsettled:
+            content_hash = next(iter(self._unsettled))
+            self._settle(content_hash)
+            del self._unsettled[content_hash]
+
+    def _count(self, text: PageText, is_kept: bool) -> None:
+        del self._held[text.ref.document_hash, text.ref.page]
+        if not is_kept:
             _log.warning("page %d of %s: another process took it over", text.ref.page + 1, text.ref.document)
             return
-        self._meter.count(f"{name}: {text.status}", failed=text.status == "failed", tokens=text.tokens, now=self._now)
-        self._settle(text.ref.document_hash)
+        name = f"{text.ref.document.name}, page {text.ref.page + 1}: {text.status}"
+        self._meter.count(name, failed=text.status == "failed", tokens=text.tokens, now=self._now)
+        self._unsettled[text.ref.document_hash] = None
+
+    def _resume(self) -> None:
+        self._ledger.renew(self._now, self._rules.lease_seconds)
+        self._commit()
+        self._pause = None
+
+    def _wait(self, error: DiskFull) -> None:
+        """Try again after a while, each time later; give up after too long."""
+        before = self._pause
+        since = self._now if before is None else before.since
+        if self._now - since >= self._rules.full_disk_wait_seconds:
+            raise error
+        seconds = FIRST_PAUSE_SECONDS if before is None else min(2 * before.seconds, LONGEST_PAUSE_SECONDS)
+        self._pause = Pause(str(error), since, self._now + seconds, seconds)
 
     def _settle_all(self) -> None:
         for content_hash in self._documents:
@@ -270,3 +379,8 @@ class Runner:
             for document in documents:
                 with self._stages.trace.span(WRITER, f"outputs of {document.found.path.name}"):
                     self._stages.outputs.settle(document, work)
+
+
+def _outcome(claim: Claim, text: PageText) -> Outcome:
+    tries = max(len(text.attempts), 1) + claim.retries
+    return Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings, tries, text.measures)

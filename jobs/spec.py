@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from jobs.discover import LIST_SIGN
 from jobs.errors import ConfigError
 from jobs.identity import hash_model, hash_settings
 from jobs.models import ModelFiles, find_model
+from jobs.remote import is_url
 
 LEDGER_NAME = ".pagemill/ledger.sqlite3"
 PAGES_NAME = ".pagemill/pages"
@@ -28,6 +31,21 @@ class JobSpec:
     settings_hash: str
 
     @property
+    def said(self) -> str:
+        """Settings and absolute paths as JSON, so that the job can be given again; without its passwords."""
+        settings = self.config.model_dump(mode="json")
+        settings["input"] |= {
+            "paths": [_absolute(str(path)) for path in self.inputs],
+            "list": None,
+            "password": None,
+            "passwords": {},
+        }
+        settings["output"] |= {"folder": os.path.abspath(self.output)}
+        if not self.model.embedded:
+            settings["model"] |= {"text": os.path.abspath(self.model.text), "mmproj": os.path.abspath(self.model.mmproj)}
+        return json.dumps(settings)
+
+    @property
     def ledger_path(self) -> Path:
         """Where the ledger lies."""
         return self.output / LEDGER_NAME
@@ -40,7 +58,12 @@ class JobSpec:
     @property
     def pages_folder(self) -> Path:
         """Where the finished pages of this model and these settings lie."""
-        return self.output / PAGES_NAME / f"{self.model_hash[:16]}-{self.settings_hash[:16]}"
+        return pages_folder(self.output, self.model_hash, self.settings_hash)
+
+
+def pages_folder(output: Path, model_hash: str, settings_hash: str) -> Path:
+    """Where the finished pages of a model and settings lie in an output folder."""
+    return output / PAGES_NAME / f"{model_hash[:16]}-{settings_hash[:16]}"
 
 
 def resolve_job(config: Config) -> JobSpec:
@@ -60,6 +83,14 @@ def resolve_job(config: Config) -> JobSpec:
         model_hash=model_hash,
         settings_hash=hash_settings(config),
     )
+
+
+def _absolute(path: str) -> str:
+    """An input that means the same from every folder."""
+    if is_url(path):
+        return path
+    sign = LIST_SIGN if path.startswith(LIST_SIGN) else ""
+    return sign + os.path.abspath(path.removeprefix(sign))
 
 
 def _inputs(config: Config) -> tuple[str, ...]:

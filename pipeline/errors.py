@@ -3,6 +3,7 @@
 PageError                 .retry: may another attempt end differently?
 ├── Unreadable            not a document, damaged, truncated, empty, missing
 │   └── PasswordNeeded    encrypted, and the password is missing or wrong
+├── Replaced              the file is no longer the one that was looked at
 ├── TooLarge              more pixels, pages or memory than the limits allow
 ├── Degenerate            no area, or too thin for a letter
 ├── Crashed               the child process that worked on the page died
@@ -30,6 +31,10 @@ class Unreadable(PageError):
 
 class PasswordNeeded(Unreadable):
     """The document is encrypted and no password, or a wrong one, was given."""
+
+
+class Replaced(PageError):
+    """The file has other bytes than those whose hash its pages go by."""
 
 
 class TooLarge(PageError):

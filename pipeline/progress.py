@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Literal, Never, Protocol
@@ -26,7 +27,8 @@ WINDOW_PAGES = 1000
 class Snapshot:
     """A run at one moment.  done: pages ended well or not, failed among them; skipped: done by an earlier run.
 
-    eta_seconds: None until a page is done.
+    eta_seconds: None until a page is done.  rendering, reading, writing: pages in each stage, what waits for it included.
+    memory_bytes: of this process, None where the system does not say.
     """
 
     pages: int
@@ -38,11 +40,23 @@ class Snapshot:
     elapsed_seconds: float
     eta_seconds: float | None
     page: str = ""
+    rendering: int = 0
+    reading: int = 0
+    writing: int = 0
+    memory_bytes: int | None = None
 
     @property
     def left(self) -> int:
         """Pages that are still to do."""
         return self.pages - self.skipped - self.done
+
+
+def resident_bytes() -> int | None:
+    """Memory that this process has in use, where the system says so without more libraries."""
+    if sys.platform != "linux":
+        return None
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Meter:
@@ -79,6 +93,7 @@ class Meter:
             elapsed_seconds=elapsed,
             eta_seconds=left * elapsed / self._done if self._done else None,
             page=self._page,
+            memory_bytes=resident_bytes(),
         )
 
 
@@ -219,6 +234,7 @@ def _table(snapshot: Snapshot) -> Table:
     done = f"{snapshot.done - snapshot.failed} done, {snapshot.failed} failed, {snapshot.left} left"
     table.add_row("", Text(done + (f", {snapshot.skipped} done before" if snapshot.skipped else "")), _clock(snapshot))
     table.add_row("speed", Text(_rates(snapshot)), "")
+    table.add_row("stages", Text(_stages(snapshot)), _memory(snapshot))
     table.add_row("last", Text(snapshot.page, overflow="ellipsis", no_wrap=True), "")
     return table
 
@@ -226,6 +242,14 @@ def _table(snapshot: Snapshot) -> Table:
 def _rates(snapshot: Snapshot) -> str:
     failed = f"{snapshot.failed} failed, " if snapshot.failed else ""
     return f"{failed}{snapshot.pages_per_minute:.1f} pages/min, {snapshot.tokens_per_second:.0f} tokens/s"
+
+
+def _stages(snapshot: Snapshot) -> str:
+    return f"{snapshot.rendering} rendering, {snapshot.reading} reading, {snapshot.writing} writing"
+
+
+def _memory(snapshot: Snapshot) -> str:
+    return "" if snapshot.memory_bytes is None else f"{snapshot.memory_bytes / 2**20:.0f} MiB"
 
 
 def _clock(snapshot: Snapshot) -> str:

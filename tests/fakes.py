@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from jobs.discover import Document
-from jobs.errors import OutputError
+from jobs.errors import DiskFull
 from jobs.ledger import Work
 from pipeline.errors import Crashed, PageError
 from pipeline.page import PageFailure, PageImage, PageRef, PageText
@@ -109,14 +109,17 @@ class MemoryStore:
     texts: dict[tuple[str, int], PageText] = field(default_factory=dict)
     writes: list[int] = field(default_factory=list)
 
-    def put(self, page: PageText) -> None:
-        if len(self.writes) >= self.space:
-            raise OutputError("expected room for a page, found the disk full")
-        self.writes.append(page.ref.page)
-        self.texts[page.ref.document_hash, page.ref.page] = page
+    def put(self, pages: Sequence[PageText]) -> None:
+        if len(self.writes) + len(pages) > self.space:
+            raise DiskFull("the disk is full")
+        self.writes += [page.ref.page for page in pages]
+        self.texts |= {(page.ref.document_hash, page.ref.page): page for page in pages}
 
     def get(self, ref: PageRef) -> PageText | None:
         return self.texts.get((ref.document_hash, ref.page))
+
+    def pages(self, document_hash: str) -> set[int]:
+        return {page for document, page in self.texts if document == document_hash}
 
 
 @dataclass

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobs.cli import SOME_FAILED
+from jobs.config import Config
 from jobs.errors import ConfigError
 from jobs.fit import check_model, check_threads
 from jobs.job import Report, run_job
 from jobs.layers import load_config
 from jobs.models import REAL_MODEL_ADVICE
+from jobs.report import STATUSES, by_document, counts_table, write_report
 from jobs.spec import JobSpec, resolve_job
 from pipeline.progress import Progress, open_progress
 
@@ -24,7 +26,11 @@ MOST_MESSAGES = 50
 def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:
     """Runs a job file, or documents with the default settings."""
     job_file, paths = _split(inputs)
-    config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
+    return run_with(load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None}))
+
+
+def run_with(config: Config) -> int:
+    """Runs a job of these settings."""
     check_threads(config.engine.threads)
     job = resolve_job(config)
     check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
@@ -34,7 +40,9 @@ def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]
         progress.note(f"model: the sample model {job.model.text.name}, for short strips of clean print; {REAL_MODEL_ADVICE}")
     from jobs.opening import open_reader  # loads the engine, which takes longer than to find a fault in the settings
 
-    return tell(run_job(job, open_reader, progress), job, progress)
+    report = run_job(job, open_reader, progress)
+    write_report(job, report)
+    return tell(report, job, progress)
 
 
 def tell(report: Report, job: JobSpec, progress: Progress) -> int:
@@ -45,6 +53,7 @@ def tell(report: Report, job: JobSpec, progress: Progress) -> int:
     if len(troubled) > MOST_MESSAGES:
         progress.note(f"... and {len(troubled) - MOST_MESSAGES} more pages that are not ok")
     counts = report.counts
+    progress.note("\n".join(counts_table(by_document(report))))
     told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=_status_order))
     progress.note(
         f"{len(report.pages)} pages: {told}; {report.new_pages} of them now, in {report.seconds:.1f} s; see {job.output}"
@@ -71,5 +80,4 @@ def _split(inputs: Sequence[str]) -> tuple[Path | None, list[str]]:
 
 
 def _status_order(item: tuple[str, int]) -> int:
-    order = ("ok", "blank", "truncated", "looped", "failed", "left")
-    return order.index(item[0]) if item[0] in order else len(order)
+    return STATUSES.index(item[0]) if item[0] in STATUSES else len(STATUSES)

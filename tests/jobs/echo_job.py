@@ -1,24 +1,28 @@
 """A job of the real parts around a reader that echoes, as a process of its own that a test can kill.
 
-python -m tests.jobs.echo_job OUTPUT INPUT...
+python -m tests.jobs.echo_job [--die POINT TIMES] OUTPUT INPUT...
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs import runner
 from jobs.commands.run import tell
 from jobs.config import Config, RenderSection
 from jobs.job import OpenReader, run_job
 from jobs.models import ModelFiles
+from jobs.report import write_report
 from jobs.spec import JobSpec
 from pipeline.page import PageImage, PageText
 from pipeline.progress import NoProgress
 from tests.fakes import EchoReader
+from tests.jobs.deaths import POINTS, Countdown
 
 STEP_SECONDS = 0.004
 
@@ -49,10 +53,20 @@ def echo_job(output: Path, inputs: Sequence[Path], **run: object) -> JobSpec:
     return JobSpec(config, tuple(inputs), output, ModelFiles(Path("text"), Path("mmproj")), "model", "settings")
 
 
-def main(output: str, *inputs: str) -> int:
-    job = echo_job(Path(output), [Path(path) for path in inputs])
+def main(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--die", nargs=2, metavar=("POINT", "TIMES"))
+    parser.add_argument("paths", nargs="+", type=Path)
+    said = parser.parse_args(arguments)
+    if said.die:
+        POINTS[said.die[0]](Countdown(int(said.die[1])))
+    runner.COMMIT_PAGES = 8  # so that a short run has several commits to die in
+    output, *inputs = said.paths
+    job = echo_job(output, inputs)
     progress = NoProgress(sys.stderr)
-    return tell(run_job(job, open_echo, progress), job, progress)
+    report = run_job(job, open_echo, progress)
+    write_report(job, report)
+    return tell(report, job, progress)
 
 
 if __name__ == "__main__":

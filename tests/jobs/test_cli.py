@@ -21,6 +21,7 @@ from PIL import Image, ImageDraw
 from jobs import cli
 from jobs.models import SAMPLE_FOLDERS
 from tests.jobs.echo_job import open_echo
+from tests.jobs.test_kill import count_done
 
 ROOT = Path(__file__).parents[2]
 MODEL = SAMPLE_FOLDERS[1] / "text-q8_0.gguf"
@@ -206,11 +207,11 @@ def test_interrupted_run_ends_resumable(tmp_path: Path, page: Path) -> None:
     frames[0].save(page.parent / "many.tiff", save_all=True, append_images=frames[1:])
     command = [sys.executable, "-m", "tests.jobs.echo_job", str(tmp_path / "out"), str(page.parent)]
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        before = count_done(tmp_path / "out")
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        before = len(list((tmp_path / "out").glob(".pagemill/pages/*/*/*.json")))
-        while len(list((tmp_path / "out").glob(".pagemill/pages/*/*/*.json"))) < before + 3:
+        while count_done(tmp_path / "out") < before + 3:
             assert process.poll() is None
-            time.sleep(0.002)
+            time.sleep(0.02)
         os.kill(process.pid, number)
         said = process.communicate(timeout=60)[1]
         assert process.returncode == code

@@ -71,8 +71,8 @@ def test_pages_are_claimed_in_order_and_once(open_ledger: Open) -> None:
 def test_finished_page_is_done_for_every_later_run(open_ledger: Open) -> None:
     ledger = open_ledger()
     for claim in ledger.claim(0, 9, LEASE):
-        assert ledger.finish(claim, OK, 1)
-        assert not ledger.finish(claim, OK, 1)
+        assert ledger.finish([(claim, OK)], 1) == [True]
+        assert ledger.finish([(claim, OK)], 1) == [False]
     later = open_ledger("b")
     assert later.claim(2, 9, LEASE) == []
     assert later.unfinished() == 0
@@ -83,7 +83,7 @@ def test_finished_page_is_done_for_every_later_run(open_ledger: Open) -> None:
 @pytest.mark.parametrize("change", ["document_hash", "model_hash", "settings_hash"])
 def test_other_content_model_or_settings_is_other_work(open_ledger: Open, change: str) -> None:
     ledger = open_ledger(pages=1)
-    ledger.finish(ledger.claim(0, 1, LEASE)[0], OK, 1)
+    ledger.finish([(ledger.claim(0, 1, LEASE)[0], OK)], 1)
     other = dataclasses.replace(works(1)[0], **{change: "other"})
     ledger.want([other], ["d.pdf"])
     assert [claim.work for claim in ledger.claim(2, 9, LEASE)] == [other]
@@ -106,8 +106,8 @@ def test_late_lease_passes_to_another_and_its_finish_is_refused(open_ledger: Ope
     assert b.claim(LEASE - 1, 1, LEASE) == []
     taken = b.claim(LEASE + 1, 1, LEASE)[0]
     assert (taken.attempt, taken.retries) == (2, 0)
-    assert not a.finish(late, OK, LEASE + 2)
-    assert b.finish(taken, OK, LEASE + 3)
+    assert a.finish([(late, OK)], LEASE + 2) == [False]
+    assert b.finish([(taken, OK)], LEASE + 3) == [True]
     assert query(path, "select number, ended from attempt order by number") == [(1, "lost"), (2, "finished")]
 
 
@@ -116,12 +116,12 @@ def test_renewed_lease_is_kept(open_ledger: Open) -> None:
     claim = a.claim(0, 1, LEASE)[0]
     a.renew(LEASE - 1, LEASE)
     assert b.claim(LEASE + 1, 1, LEASE) == []
-    assert a.finish(claim, OK, LEASE + 2)
+    assert a.finish([(claim, OK)], LEASE + 2) == [True]
 
 
 def test_released_pages_are_free_at_once(open_ledger: Open, path: Path) -> None:
     a, b = open_ledger("a"), open_ledger("b")
-    a.finish(a.claim(0, 3, LEASE)[0], OK, 1)
+    a.finish([(a.claim(0, 3, LEASE)[0], OK)], 1)
     assert a.release(2) == 2
     assert pages(b.claim(2, 9, LEASE)) == [1, 2, 3, 4]
     assert query(path, "select count(*) from attempt where ended = 'released'") == [(2,)]
@@ -131,7 +131,7 @@ def test_released_pages_are_free_at_once(open_ledger: Open, path: Path) -> None:
 def test_page_that_asks_for_another_attempt_counts_its_retries(open_ledger: Open) -> None:
     ledger = open_ledger(pages=2)
     first, _ = ledger.claim(0, 2, LEASE)
-    ledger.retry(first, "crashed", 1)
+    ledger.give_back([(first, "crashed")], 1)
     (again,) = ledger.claim(1, 2, LEASE)
     assert (again.work, again.attempt, again.retries) == (first.work, 2, 1)
 
@@ -139,17 +139,17 @@ def test_page_that_asks_for_another_attempt_counts_its_retries(open_ledger: Open
 def test_failed_pages_are_kept_until_asked_for(open_ledger: Open) -> None:
     ledger = open_ledger(pages=2)
     for claim, outcome in zip(ledger.claim(0, 2, LEASE), (OK, Outcome("failed", "unreadable")), strict=True):
-        ledger.finish(claim, outcome, 1)
+        ledger.finish([(claim, outcome)], 1)
     again = open_ledger("b", pages=2)
     assert again.claim(2, 9, LEASE) == []
-    assert again.retry_failed() == 1
+    assert again.retry(["failed"]) == 1
     assert pages(again.claim(2, 9, LEASE)) == [1]
 
 
 def test_reopened_page_is_claimed_again(open_ledger: Open) -> None:
     ledger = open_ledger(pages=2)
     for claim in ledger.claim(0, 2, LEASE):
-        ledger.finish(claim, OK, 1)
+        ledger.finish([(claim, OK)], 1)
     before = ledger.stamp(works(1)[0])
     ledger.reopen(works(1))
     assert pages(ledger.claim(2, 9, LEASE)) == [0]
@@ -185,7 +185,7 @@ def test_claims_of_many_threads_never_overlap(open_ledger: Open, path: Path) -> 
         f"ledger = Ledger(Path({str(path)!r}), this_process())\n"
         "ledger.want([Work('d', page, 'm', 's') for page in range(300)], ['d.pdf'] * 300)\n"
         "while claims := ledger.claim(0, 7, 100.0):\n"
-        "    for claim in claims: assert ledger.finish(claim, Outcome('ok'), 1)\n"
+        "    assert all(ledger.finish([(claim, Outcome('ok')) for claim in claims], 1))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     children = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
@@ -199,7 +199,7 @@ def test_output_name_is_owned_for_good(open_ledger: Open) -> None:
     assert open_ledger("b").name_outputs(lambda owned: {}, str.upper) == {"/a/x.pdf": "x"}
     assert ledger.output_stamp("/a/x.pdf") == ""
     for wrote, stamp, expected in ((True, "1", "1"), (False, "2", "1")):
-        ledger.write_output("/a/x.pdf", stamp, lambda last, wrote=wrote: wrote)
+        ledger.write_output("/a/x.pdf", stamp, lambda last, wrote=wrote: [] if wrote else None)
         assert open_ledger("b").output_stamp("/a/x.pdf") == expected
 
 

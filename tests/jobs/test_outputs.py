@@ -9,10 +9,11 @@ from pathlib import Path, PurePath
 import pytest
 
 from jobs.discover import Document, Found
-from jobs.errors import OutputError
+from jobs.errors import DiskFull
 from jobs.ledger import Ledger, Outcome, Work
-from jobs.outputs import DocumentOutputs, StoredPages
+from jobs.outputs import DocumentOutputs
 from jobs.owner import this_process
+from jobs.records import StoredPages
 from pipeline.page import PageRef, PageText
 
 
@@ -37,8 +38,8 @@ class Folder:
             self.ledger.want(works, [one.found.source] * one.pages)
             for claim in self.ledger.claim(0, 99, 1.0):
                 ref = PageRef(one.found.path, one.content_hash, claim.work.page)
-                self.store.put(PageText(ref, f"{text} {one.found.path}", "ok"))
-                self.ledger.finish(claim, Outcome("ok"), 0)
+                self.store.put([PageText(ref, f"{text} {one.found.path}", "ok")])
+                self.ledger.finish([(claim, Outcome("ok"))], 0)
             outputs.settle(one, works[0])
         return self.names()
 
@@ -51,6 +52,7 @@ class Folder:
 def folder(tmp_path: Path) -> Iterator[Folder]:
     folder = Folder(tmp_path)
     yield folder
+    folder.store.close()
     folder.ledger.close()
 
 
@@ -112,14 +114,10 @@ def test_page_that_was_redone_is_written_again(folder: Folder) -> None:
     assert (folder.root / "x.md").read_text(encoding="utf-8") == "again /a/x.pdf\n"
 
 
-def test_full_disk_is_an_output_error(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_told_as_such(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pipeline.store.write_durably", no_space)
-    with pytest.raises(OutputError, match="No space left on device; free the disk"):
-        folder.write(document("/a/x.pdf"))
-    monkeypatch.undo()
     monkeypatch.setattr("pipeline.sinks.write_durably", no_space)
-    with pytest.raises(OutputError, match="No space left on device; free the disk"):
+    with pytest.raises(DiskFull, match=r"the disk is full \(No space left on device"):
         folder.write(document("/a/y.pdf"))

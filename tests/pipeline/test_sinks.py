@@ -13,7 +13,6 @@ from pipeline.durable import temp_path, write_durably
 from pipeline.page import PageRef, PageText
 from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
 from pipeline.sinks.names import SUFFIXES, output_names
-from pipeline.store import PageStore
 
 HASH = "ab" * 32
 HOSTILE = "\U00010348 \u202eevil\u2066 \x0c\x00 <b>&amp;\u2028 \ud800 end"
@@ -166,31 +165,6 @@ def test_write_document_writes_each_format_and_no_temp_file(tmp_path: Path) -> N
     paths = write_document(tmp_path, of("scan.pdf", name="deep/er/scan"), PAGES, ["text", "jsonl"])
     assert [path.relative_to(tmp_path).as_posix() for path in paths] == ["deep/er/scan.txt", "deep/er/scan.jsonl"]
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["scan.jsonl", "scan.txt"]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.status)
-def test_store_returns_what_was_put(tmp_path: Path, page: PageText) -> None:
-    store = PageStore(tmp_path)
-    assert store.get(page.ref) is None
-    store.put(page)
-    assert store.get(page.ref) == page
-
-
-def test_store_knows_a_document_by_its_content(tmp_path: Path) -> None:
-    store = PageStore(tmp_path)
-    store.put(PAGES[0])
-    moved = PageRef(Path("/elsewhere/copy.pdf"), HASH, 0)
-    found = store.get(moved)
-    assert found is not None
-    assert (found.ref, found.text) == (moved, PAGES[0].text)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 99}', b'{"version": 1, "text": "a"}', b"\xff"])
-def test_damaged_record_counts_as_none(tmp_path: Path, content: bytes) -> None:
-    store = PageStore(tmp_path)
-    store.put(PAGES[0])
-    store.path(ref(0)).write_bytes(content)
-    assert store.get(ref(0)) is None
 
 
 class Killed(BaseException):
