@@ -86,7 +86,8 @@ def write_document(
     for part in _parts(document.name, formats, per, len(pages)):
         sink = SINKS[part.format]
         chosen = pages if part.page is None else [pages[part.page]]
-        content = sink.render(replace(document, files=tuple(files)), chosen)
+        told = replace(document, files=tuple(files)) if sink.scope == "document" else document
+        content = sink.render(told, chosen)
         write_durably(folder / part.name, content)
         digest = hashlib.sha256(content).hexdigest()
         files.append(OutputFile(part.format, part.name, part.page, sink.media_type, len(content), digest))

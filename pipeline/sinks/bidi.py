@@ -3,6 +3,7 @@
 PDF readers expect letters in the order of their places and turn right-to-left runs round again.  The core of Unicode's
 bidirectional algorithm (annex 9) for one line: strong letters, numbers and neutrals; no explicit embeddings.  In a line that
 begins left-to-right a number ends a right-to-left run, which annex 9 does not say but readers (pdfium, poppler) assume.
+Known limit: in such a line pdfium gives two right-to-left words in the other order; poppler has them right.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Lists whatever other outputs the job makes; with ``page_xml``, or ``alto`` and `
 from __future__ import annotations
 
 import mimetypes
+from collections import defaultdict
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -85,13 +86,15 @@ def _add_structure(root: etree._Element, document: SourceDocument, pages: Sequen
     whole = _add(_add(root, "structMap", TYPE="PHYSICAL"), "div", TYPE="document", ID="document")
     for file_id in ["original", *(_id(file) for file in document.files if file.page is None)]:
         _add(whole, "fptr", FILEID=file_id)
+    by_page: defaultdict[int | None, list[OutputFile]] = defaultdict(list)
+    for file in document.files:
+        by_page[file.page].append(file)
     for page in pages:
         number = page.ref.page + 1
         part = _add(whole, "div", TYPE="page", ID=f"page_{number}", ORDER=str(number), ORDERLABEL=str(number))
         part.set("ADMID", f"read_{number}")
-        for file in document.files:
-            if file.page == page.ref.page:
-                _add(part, "fptr", FILEID=_id(file))
+        for file in by_page[page.ref.page]:
+            _add(part, "fptr", FILEID=_id(file))
 
 
 def _id(file: OutputFile) -> str:
