@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
+Pairs = Annotated[  # a mapping in YAML; hashable here, and in the order written
+    tuple[tuple[str, str], ...], BeforeValidator(lambda value: tuple(value.items()) if isinstance(value, dict) else value)
+]
 Unfinished = Literal["failed", "looped", "truncated", "low_confidence", "blank"]
 Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
 
@@ -70,7 +73,7 @@ class InputSection(Section):
     paths: Texts = ()
     list: str | None = None
     password: str | None = None
-    passwords: dict[str, str] = Field(default_factory=dict)
+    passwords: Pairs = ()
     cache_bytes: int = Field(default=2 << 30, ge=1 << 20)
     max_pages: int = Field(default=20_000, ge=1)
 

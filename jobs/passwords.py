@@ -15,7 +15,7 @@ def password_for(section: InputSection, label: str, place: PurePath) -> str | No
 
     A pattern is compared with a document's whole path or address, its place below the input that named it, and its name.
     """
-    for pattern, password in section.passwords.items():
+    for pattern, password in section.passwords:
         if any(fnmatchcase(name, pattern) for name in (label, place.as_posix(), place.name)):
             return password
     return section.password
