@@ -12,6 +12,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from jobs.cli_models import models_app
+
 #: What the process says to its caller.  README quotes this table.
 EXIT_CODES: dict[int, str] = {
     0: "every page is done",
@@ -39,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(models_app, name="models")
 
 
 class ProgressKind(StrEnum):
@@ -175,6 +178,24 @@ def verify(folder: OutputFolder) -> int:
 
 
 @app.command()
+def review(
+    folder: OutputFolder,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write.  [default: DIR/review.html]", show_default=False)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run's output folder, to show what differs.", show_default=False)
+    ] = None,
+    image_px: Annotated[int, typer.Option(min=0, max=10_000, help="Longest side of page images; 0: none.")] = 1400,
+    password: Annotated[str | None, typer.Option(help="Of encrypted PDFs, for their images.", show_default=False)] = None,
+) -> int:
+    """Write an HTML file to look through a run: page images beside their text, filters, differences.  No server."""
+    from jobs.commands.review import ReviewWish, write_review
+
+    return write_review(folder, ReviewWish(output, against, image_px, password))
+
+
+@app.command()
 def watch(
     job: Annotated[
         Path, typer.Argument(metavar="JOB.yaml", help="Its input.paths are the folders to watch.", show_default=False)
@@ -229,45 +250,6 @@ def evaluate(
 
     overlook = tuple(name.strip() for name in normalise.split(",") if name.strip())
     return run_evaluation(outputs, Wanted(truth, tests, overlook, tesseract, languages, worst, as_json, plot))
-
-
-ModelName = Annotated[str, typer.Argument(metavar="NAME", help="As 'models list' names it.", show_default=False)]
-ModelsFolder = Annotated[
-    Path | None, typer.Option("--folder", help="Where models are kept.  [default: the user's data folder]", show_default=False)
-]
-models_app = typer.Typer(help="Real models by name: list them, fetch their files, say where they lie.", no_args_is_help=True)
-app.add_typer(models_app, name="models")
-
-
-@models_app.command("list")
-def list_models(folder: ModelsFolder = None) -> int:
-    """List the models that are known, and which are here."""
-    from jobs.commands.models import list_models
-
-    return list_models(folder)
-
-
-@models_app.command("pull")
-def pull_model(
-    name: ModelName,
-    text: Annotated[
-        str | None, typer.Option(help="Another text model of the repository, for example '*Q4_K_M.gguf'.", show_default=False)
-    ] = None,
-    mmproj: Annotated[str | None, typer.Option(help="Another encoder of the repository.", show_default=False)] = None,
-    folder: ModelsFolder = None,
-) -> int:
-    """Fetch a model's files from the Hugging Face hub; the same command again goes on where it stopped."""
-    from jobs.commands.models import Choice, pull_model
-
-    return pull_model(name, folder, Choice(text, mmproj))
-
-
-@models_app.command("path")
-def print_path(name: ModelName, folder: ModelsFolder = None) -> int:
-    """Print where a model's two files lie."""
-    from jobs.commands.models import print_path
-
-    return print_path(name, folder)
 
 
 @app.command()

@@ -19,6 +19,7 @@ from jobs.config import Config
 from jobs.errors import ConfigError
 from jobs.job_file import read_job_file
 from jobs.places import Key, Layer, Tree, dotted, shown
+from jobs.registry import known_model
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -37,7 +38,17 @@ def load_config(
     problems = [problem for layer in layers for problem in check_layer(layer)]
     if problems:
         raise ConfigError(problems)
-    return Config.model_validate(merge(layer.tree for layer in layers))
+    return merge_layers(layers)
+
+
+def merge_layers(layers: Iterable[Layer]) -> Config:
+    """The settings of checked layers, later over earlier, all over what a named model wants.  Raises ConfigError."""
+    merged = merge(layer.tree for layer in layers)
+    name = merged.get("model", {}).get("name")
+    if name is not None:
+        wants = {section: dict(values) for section, values in known_model(name).settings.items()}
+        merged = merge([wants, merged])
+    return Config.model_validate(merged)
 
 
 def apply_flags(config: Config, flags: Mapping[tuple[str, str], object]) -> Config:

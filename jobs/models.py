@@ -7,13 +7,14 @@ from pathlib import Path
 
 from jobs.config import ModelSection
 from jobs.errors import ConfigError
+from jobs.registry import installed, known_model, models_folder
 
 _HERE = Path(__file__).resolve().parent
 SAMPLE_FOLDERS = (_HERE / "sample_model", _HERE.parent / "samples" / "model")  # in a wheel, in a source tree
 
 REAL_MODEL_ADVICE = (
-    "for real documents get a LightOnOCR model in GGUF form (text model and mmproj) and name the two files in a job file "
-    "under model.text and model.mmproj"
+    "for real documents fetch a LightOnOCR model ('pagemill models list' names them) and say its model.name in a job file, "
+    "or name two GGUF files there, model.text and model.mmproj"
 )
 
 
@@ -27,7 +28,12 @@ class ModelFiles:
 
 
 def find_model(section: ModelSection) -> ModelFiles:
-    """The files of a job.  Raises ConfigError when only one is named, or neither and the sample model is not there."""
+    """The files of a job.  Raises ConfigError when only one is named, or none and the sample model is not there."""
+    if section.name:
+        if section.text or section.mmproj:
+            raise ConfigError(["model: expected either name or text and mmproj, found both; leave one out"])
+        pair = installed(known_model(section.name), models_folder(section.folder))
+        return ModelFiles(pair.text, pair.mmproj)
     if section.text and section.mmproj:
         return ModelFiles(Path(section.text), Path(section.mmproj))
     if section.text or section.mmproj:

@@ -12,7 +12,7 @@ from pathlib import Path
 from jobs.config import Config
 from jobs.errors import ConfigError
 from jobs.job_file import read_job_file
-from jobs.layers import check_layer, environment_layer, flag_layer, merge
+from jobs.layers import check_layer, environment_layer, flag_layer, merge_layers
 from jobs.places import Layer
 
 FOLDER_FILE = "pagemill.yaml"
@@ -35,7 +35,7 @@ class FolderSettings:
         problems = [problem for layer in layers for problem in (*check_layer(layer), *_misplaced(layer))]
         if problems:
             raise ConfigError(problems)
-        return Config.model_validate(merge(layer.tree for layer in (*self._below, *layers, *self._above)))
+        return merge_layers([*self._below, *layers, *self._above])
 
 
 def _is_file(path: Path) -> bool:

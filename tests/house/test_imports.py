@@ -13,7 +13,13 @@ import pytest
 from tests.house.source import PACKAGES, ROOT, Module, modules
 
 DEFERRED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+(:\w+)?")  # the argument of import_module and the like
-DISTRIBUTIONS = {"PIL": "pillow", "yaml": "pyyaml", "pydantic_core": "pydantic", "markdown_it": "markdown-it-py"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "yaml": "pyyaml",
+    "pydantic_core": "pydantic",
+    "markdown_it": "markdown-it-py",
+    "huggingface_hub": "huggingface-hub",
+}
 
 ARCHITECTURES = re.compile(r"llama|qwen|gemma|\bphi|mistral|mixtral|gpt-?2|pixtral|lightonocr", re.IGNORECASE)
 NAMING_ALLOWED = {  # the tables of architectures; tokenizers, whose kinds and pre-splits have the same names in files

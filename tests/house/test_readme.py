@@ -89,6 +89,7 @@ def test_named_commands_and_formats_exist() -> None:
     from jobs.cli import app
 
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    known |= {str(group.name) for group in app.registered_groups}
     named = set(re.findall(r"`(?:pagemill )?([a-z][a-z-]+)[^`]*`", "\n".join(row[0] for row in table("Commands"))))
     assert named == known
     assert all(f"- `{name}`:" in README for name in SINKS)
