@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
 Pairs = Annotated[  # a mapping in YAML; hashable here, and in the order written
-    tuple[tuple[str, str], ...], BeforeValidator(lambda value: tuple(value.items()) if isinstance(value, dict) else value)
+    tuple[tuple[str, str], ...],
+    BeforeValidator(lambda value: tuple(value.items()) if isinstance(value, dict) else value),
+    PlainSerializer(dict),
 ]
 Unfinished = Literal["failed", "looped", "truncated", "low_confidence", "blank"]
 Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
