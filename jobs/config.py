@@ -48,6 +48,12 @@ class EngineSection(Section):
     repack_cache: bool = False
 
 
+class MemorySection(Section):
+    """How much of the machine's memory a run may take."""
+
+    budget: int | None = Field(default=None, ge=64 << 20)
+
+
 class SamplingSection(Section):
     """How the next token is chosen from the logits."""
 
@@ -144,6 +150,7 @@ class Config(Section):
 
     model: ModelSection = ModelSection()
     engine: EngineSection = EngineSection()
+    memory: MemorySection = MemorySection()
     sampling: SamplingSection = SamplingSection()
     vision: VisionSection = VisionSection()
     input: InputSection = InputSection()

@@ -13,6 +13,7 @@ from decoder.sampler import Sampling
 from jobs.config import Config
 from jobs.errors import OutputError
 from jobs.job import OpenReader
+from jobs.memory import pages_at_once
 from jobs.spec import JobSpec
 from pipeline.reader import PageReader, ReadSettings
 from pipeline.trace import Trace, open_trace
@@ -26,6 +27,7 @@ OPENING = "opening"
 def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
     """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
     config = job.config
+    slots = pages_at_once(config, job.model)
     with ExitStack() as stack:
         trace = stack.enter_context(closing(_open_trace(config.run.trace)))
         with trace.span(OPENING, "text model"):
@@ -47,7 +49,7 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
         stack.enter_context(closing(encoder))
         engine = Engine(
             model,
-            slots=config.engine.slots,
+            slots=slots,
             context=min(config.engine.context, model.spec.context),
             team=team,
             kv_cache=config.engine.kv_cache,

@@ -213,7 +213,7 @@ def _measure_vision(bench: Bench, width: int, height: int, rounds: int) -> Figur
     return figures
 
 
-EXTRA_PRECISIONS: list[str] = []
+EXTRA_PRECISIONS = ["int8"]
 """Encoder precisions beside the default one."""
 
 

@@ -28,7 +28,7 @@ from decoder.kv_codec import CODECS
 from decoder.panels import repack
 from decoder.recorder import HeadNorms, Recorder, StepTables, new_rows
 from decoder.spec import AttentionSpec, RopeSpec
-from decoder.weights import Matrix, Part
+from decoder.weights import Matrix, Part, padded
 from vision.encoder import EncoderSettings
 from vision.patches import Patches
 from vision.plan import GLOBAL
@@ -238,3 +238,14 @@ def open_cpu(weights: StoredWeights, settings: EncoderSettings) -> CpuEncoder:
 
 def _sizes(spec: VisionSpec) -> Sequence[tuple[str, int]]:
     return (("width", spec.width), ("feed-forward width", spec.ff_width), ("head width", spec.head_dim))
+
+
+def working_bytes(spec: VisionSpec, patches: int, *, bf16: bool) -> int:
+    """Bytes of the buffers for pages of up to so many patches, weights aside; what a recording takes, and little more."""
+    capacity = -(-patches // CAPACITY_STEP) * CAPACITY_STEP
+    value = 2 if bf16 else 4
+    rows = padded(spec.patch_width) + 7 * spec.width + 2 * spec.ff_width + spec.head_dim + 4
+    packed = value * (spec.width + spec.ff_width) + 4 * (padded(spec.patch_width) + 32 + spec.width)
+    cached = 2 * value * spec.width
+    merged = 4 * (2 * spec.width + 3 * spec.out_width) // spec.merge**2
+    return capacity * (4 * rows + packed + cached + merged)
