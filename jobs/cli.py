@@ -196,6 +196,24 @@ def review(
 
 
 @app.command()
+def review(
+    folder: OutputFolder,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write.  [default: DIR/review.html]", show_default=False)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run's output folder, to show what differs.", show_default=False)
+    ] = None,
+    image_px: Annotated[int, typer.Option(min=0, max=10_000, help="Longest side of page images; 0: none.")] = 1400,
+    password: Annotated[str | None, typer.Option(help="Of encrypted PDFs, for their images.", show_default=False)] = None,
+) -> int:
+    """Write an HTML file to look through a run: page images beside their text, filters, differences.  No server."""
+    from jobs.commands.review import ReviewWish, write_review
+
+    return write_review(folder, ReviewWish(output, against, image_px, password))
+
+
+@app.command()
 def watch(
     job: Annotated[
         Path, typer.Argument(metavar="JOB.yaml", help="Its input.paths are the folders to watch.", show_default=False)
