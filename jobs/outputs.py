@@ -7,7 +7,6 @@ same bytes.  ``SOURCE_DATE_EPOCH`` (seconds since 1970) replaces the clock, for 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from jobs.records import StoredPages
 from pipeline.errors import PageError
 from pipeline.page import PageRef
 from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
-from pipeline.sinks.names import output_names
+from pipeline.sinks.names import name_key, output_names
 
 ORIGINAL_FORMATS = frozenset({"pdf"})  # made of the original itself
 PERS: tuple[Per, ...] = ("document", "page")
@@ -49,7 +48,7 @@ class DocumentOutputs:
 
     def name_documents(self, documents: Sequence[Document]) -> None:
         """Give every document its output name; call it before any ``settle``."""
-        places = {document.found.path: document.found.relative for document in documents}
+        places = {document.found.source: document.found.relative for document in documents}
         wanted = output_names(places, [sink.suffix for sink in SINKS.values()])
 
         def choose(owned: Mapping[str, str]) -> dict[str, str]:
@@ -58,7 +57,7 @@ class DocumentOutputs:
             for document in documents:
                 source = document.found.source
                 if source not in owned:
-                    names = _candidates(wanted[document.found.path], source)
+                    names = _candidates(wanted[source], source)
                     new[source] = next(name for name in names if name_key(name) not in taken and not self._is_there(name))
                     taken.add(name_key(new[source]))
             return new
@@ -118,11 +117,6 @@ class DocumentOutputs:
 
     def _paths(self, name: str, formats: Iterable[str], per: Per, pages: int) -> list[Path]:
         return [self._folder / one for one in output_names_of(name, formats, per, pages)]
-
-
-def name_key(name: str) -> str:
-    """Equal for two names that one file system may take for the same."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _candidates(name: str, source: str) -> Iterator[str]:

@@ -117,6 +117,8 @@ class PageReader:
             ink = measure_ink(image.pixels)
             if ink.is_blank:
                 reason = f"no ink on the page ({ink.mark_px} marked pixels)"
+                if image.objects:
+                    reason = f"suspect blank: the page draws {image.objects} objects, and {reason}"
                 self._ended.append(self._text(image, "", "blank", reason, {"render": image.seconds}))
                 return
         self._encoding.offer(image)
@@ -211,6 +213,8 @@ class PageReader:
         mean_log_prob: float | None = None,
     ) -> PageText:
         provenance = {**self._provenance, "image_hash": image.image_hash}
+        if image.mended:
+            provenance["original"] = image.mended
         height, width = image.pixels.shape[:2]
         picture = Picture(width, height, image.source_dpi)
         return PageText(image.ref, text, status, reason, tokens, mean_log_prob, timings, provenance, picture=picture)

@@ -10,20 +10,24 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
+from typing import TypeVar
 
 NAME_BYTES = 200  # of the 255 that file systems allow; the rest is for suffixes
 HASH_DIGITS = 8
-EXTENSIONS = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
+OWN_FOLDER = ".pagemill"  # in the output folder, with the ledger
+EXTENSIONS = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
 SUFFIXES = (".txt", ".md", ".html", ".jsonl", ".dolma.jsonl", ".hocr", ".alto.xml", ".page.xml", ".searchable.pdf", ".mets.xml")
 
+Source = TypeVar("Source", bound=str | os.PathLike[str])
 
-def output_names(inputs: Mapping[Path, PurePath], suffixes: Collection[str] = SUFFIXES) -> dict[Path, str]:
+
+def output_names(inputs: Mapping[Source, PurePath], suffixes: Collection[str] = SUFFIXES) -> dict[Source, str]:
     """input -> its output's name without the sink's suffix, relative to the output folder, with "/" between folders.
 
-    inputs: each input's path -> where it lies in the mirrored tree (its bare name for a single file).
+    inputs: each input's path or address -> where it lies in the mirrored tree (its bare name for a single file).
     ``a/scan.pdf`` becomes ``a/scan``.  All inputs that would share a name, also by letter case or by composed and decomposed
-    accents, keep their extension (``scan.pdf``, ``scan.png``); those still alike get a hash of the input's path as well.
+    accents, keep their extension (``scan.pdf``, ``scan.png``); those still alike get a hash of where they lie as well.
     """
     names = {
         source: _clean(place.with_suffix("") if place.suffix.lower() in EXTENSIONS else place)
@@ -36,28 +40,39 @@ def output_names(inputs: Mapping[Path, PurePath], suffixes: Collection[str] = SU
     return names
 
 
-def _clashing(names: Mapping[Path, str], suffixes: Collection[str]) -> set[Path]:
-    """The inputs whose name another one has too, or whose output file would stand where another needs a folder."""
-    keys = {source: _key(name) for source, name in names.items()}
-    counts = Counter(keys.values())
-    folders = {"/".join(parts[:depth]) for parts in (key.split("/") for key in keys.values()) for depth in range(1, len(parts))}
-    return {
-        source for source, key in keys.items() if counts[key] > 1 or any(_key(key + suffix) in folders for suffix in suffixes)
-    }
-
-
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
     """Equal for names that some file system takes for the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
+def _clashing(names: Mapping[Source, str], suffixes: Collection[str]) -> set[Source]:
+    """The inputs whose name another one has too, or whose output file would stand where another needs a folder."""
+    keys = {source: name_key(name) for source, name in names.items()}
+    counts = Counter(keys.values())
+    folders = {"/".join(parts[:depth]) for parts in (key.split("/") for key in keys.values()) for depth in range(1, len(parts))}
+    return {
+        source
+        for source, key in keys.items()
+        if counts[key] > 1 or any(name_key(key + suffix) in folders for suffix in suffixes)
+    }
+
+
 def _clean(place: PurePath) -> str:
-    """The mirrored path with control characters replaced and long parts shortened."""
+    """The mirrored path with what file systems, shells and shares stumble over replaced, and long parts shortened."""
     if place.is_absolute() or ".." in place.parts or not place.name:
         raise ValueError(f"expected a path inside the output folder, found {str(place)!r}")
-    return "/".join(
-        _short("".join("_" if ord(letter) < 32 or ord(letter) == 127 else letter for letter in part)) for part in place.parts
-    )
+    *folders, name = ("".join(map(_plain, part)) for part in place.parts)
+    parts = [*(folder[:-1] + "_" if folder.endswith((" ", ".")) else folder for folder in folders), name]
+    if name_key(parts[0]) == OWN_FOLDER:
+        parts[0] = "_" + parts[0]
+    return "/".join(map(_short, parts))
+
+
+def _plain(letter: str) -> str:
+    """A letter as it is; "_" for a control character, %FF for a byte that is no UTF-8."""
+    if "\udc80" <= letter <= "\udcff":
+        return f"%{ord(letter) - 0xDC00:02X}"
+    return "_" if unicodedata.category(letter) in ("Cc", "Cs") else letter
 
 
 def _short(part: str) -> str:
@@ -70,8 +85,8 @@ def _short(part: str) -> str:
     return f"{kept}-{_digest(os.fsencode(part))}"
 
 
-def _hashed(name: str, source: Path) -> str:
-    """The name and a hash of the input's path."""
+def _hashed(name: str, source: Source) -> str:
+    """The name and a hash of where the input lies."""
     return f"{name}-{_digest(os.fsencode(source))}"
 
 
