@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
+from stat import S_ISREG
 from typing import NamedTuple
 
-from jobs.discover import SUFFIXES, Found
+from jobs.discover import Found, is_document
 
 #: Names, of files and folders, that browsers, editors, cameras and servers leave; compared without case.
 IGNORED = (
@@ -20,6 +21,9 @@ IGNORED = (
     *("*.opdownload", "*.aria2", "*.swp", "*.lock", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir"),
     *("#recycle", "#snapshot", "$recycle.bin", "system volume information", "lost+found", "__macosx"),
 )
+
+FOLDER_FILE = "pagemill.yaml"  # settings of a folder
+KNOWN_NAMES = frozenset({FOLDER_FILE})
 
 
 class Stamp(NamedTuple):
@@ -50,19 +54,23 @@ class Arrival(Found):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What lies in the watched folders.  roots: of each file; problems: folders that could not be read, and why."""
+    """What lies in the watched folders.  roots: of each file; problems: folders that could not be read, and why.
+
+    foreign: files that are no documents by their names; nobody reads them, so somebody should hear of them.
+    """
 
     stamps: Mapping[Path, Stamp]
     roots: Mapping[Path, Path]
+    foreign: tuple[Path, ...]
     problems: tuple[str, ...]
 
 
 def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
     """Every document-like file below ``roots``; folders reached by links are not entered.  Never raises OSError."""
-    stamps: dict[Path, Stamp] = {}
+    patterns = [pattern.casefold() for pattern in (*IGNORED, *ignore)]
+    found: dict[Path, os.DirEntry[str]] = {}
     homes: dict[Path, Path] = {}
     problems: list[str] = []
-    patterns = [pattern.casefold() for pattern in (*IGNORED, *ignore)]
     for root in roots:
         folders = [root]
         while folders:
@@ -74,9 +82,16 @@ def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
                     problems.append(f"{folder}: cannot be read ({error.strerror or error}); waiting until it can")
                 continue
             for entry in entries:
-                if not is_ignored(entry.name, patterns):
-                    _see(entry, root, stamps, homes, folders)
-    return Scan(stamps, homes, tuple(problems))
+                path = Path(entry.path)
+                if is_ignored(entry.name, patterns) or path in homes:
+                    continue
+                if _is_folder(entry):
+                    folders.append(path)
+                else:
+                    found[path], homes[path] = entry, root
+    stamps = {path: stamp for path in found if is_document(path.name) and (stamp := _stamp_of_file(path)) is not None}
+    foreign = tuple(path for path in found if not is_document(path.name) and path.name not in KNOWN_NAMES)
+    return Scan(stamps, homes, foreign, tuple(problems))
 
 
 def is_ignored(name: str, patterns: Iterable[str]) -> bool:
@@ -124,14 +139,17 @@ def relative_to(path: Path, root: Path) -> PurePath:
     return PurePath(path.relative_to(root))
 
 
-def _see(entry: os.DirEntry[str], root: Path, stamps: dict[Path, Stamp], homes: dict[Path, Path], folders: list[Path]) -> None:
-    path = Path(entry.path)
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        if entry.is_dir(follow_symlinks=False):
-            folders.append(path)
-        elif path.suffix.lower() in SUFFIXES and entry.is_file():
-            status = os.stat(entry.path)  # entry.stat() may be as old as the listing on some systems
-            stamps[path] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
-            homes.setdefault(path, root)
-    except OSError:  # gone between listing and look
-        return
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _stamp_of_file(path: Path) -> Stamp | None:
+    """None for what is gone, and for what is no file: a pipe would be waited for without end."""
+    try:
+        status = path.stat()  # not the entry's, which may be as old as the listing on some systems
+    except OSError:
+        return None
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino) if S_ISREG(status.st_mode) else None

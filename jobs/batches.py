@@ -56,6 +56,7 @@ class Batches:
     def _run(self, config: Config, group: Sequence[Arrival]) -> dict[Path, Verdict]:
         try:
             job = dataclasses.replace(self._job(config), inputs=tuple(arrival.path for arrival in group), output=self._output)
+            job = dataclasses.replace(job, config=_trying_again(job.config))
         except (ConfigError, ModelError) as error:
             return {arrival.path: Verdict("held", str(error)) for arrival in group}
         try:
@@ -82,6 +83,15 @@ class Batches:
         return _lent(self._kept_reader)
 
 
+def _trying_again(config: Config) -> Config:
+    """Settings that try failed pages of earlier runs again.
+
+    A file is in a batch because it is new or has changed; what the ledger holds against the same bytes may be that a share
+    went away while they were read.
+    """
+    return config.model_copy(update={"run": config.run.model_copy(update={"retry_failed": True})})
+
+
 @contextmanager
 def _lent(reader: OpenReader) -> Iterator[OpenReader]:
     """A reader that the run does not close."""
@@ -92,7 +102,7 @@ def _verdicts(report: Report) -> dict[Path, Verdict]:
     pages: dict[Path, list[tuple[int, str, str]]] = {}
     hashes: dict[Path, str] = {}
     for document, page, outcome in report.pages:
-        status, reason = ("left", "") if outcome is None else (outcome.status, outcome.reason)
+        status, reason = ("left", "") if outcome is None else (outcome.final_status, outcome.reason)
         pages.setdefault(document.found.path, []).append((page + 1, status, reason))
         hashes[document.found.path] = document.content_hash
     return {path: _verdict(hashes[path], found) for path, found in pages.items()}
@@ -100,7 +110,7 @@ def _verdicts(report: Report) -> dict[Path, Verdict]:
 
 def _verdict(content_hash: str, pages: Sequence[tuple[int, str, str]]) -> Verdict:
     counts = Counter(status for _, status, _ in pages)
-    troubled = tuple(page for page in pages if page[1] != "ok")
+    troubled = tuple(page for page in pages if page[1] not in ("ok", "retried"))
     if counts["left"]:
         return Verdict("left")
     if not counts["failed"]:

@@ -28,7 +28,7 @@ _log = logging.getLogger("pagemill")
 
 
 class HealthFile:
-    """A JSON file, replaced as a whole: state, updated_at, pid, settling, done, failed, held, problems, run.
+    """A JSON file, replaced as a whole: state, updated_at, pid, settling, done, failed, held, foreign, problems, run.
 
     A monitor that finds ``updated_at`` older than a few scans knows that the watch has died or hangs.
     """
@@ -37,6 +37,7 @@ class HealthFile:
         self._path = path
         self._last: Health | None = None
         self._written = float("-inf")
+        self._is_told = False
 
     def write(self, health: Health, now: float, *, longest_seconds: float, run: Snapshot | None = None) -> None:
         """Write if something changed, or the file is older than ``longest_seconds``."""
@@ -52,8 +53,11 @@ class HealthFile:
         }
         try:
             write_durably(self._path, json.dumps(record, indent=1).encode("ascii") + b"\n")
+            self._is_told = False
         except OSError as error:
-            _log.warning("%s: the health file cannot be written (%s)", self._path, error.strerror or error)
+            if not self._is_told:
+                _log.warning("%s: the health file cannot be written (%s)", self._path, error.strerror or error)
+            self._is_told = True
 
 
 class HealthProgress:

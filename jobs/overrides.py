@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs.arrivals import FOLDER_FILE
 from jobs.config import Config
 from jobs.errors import ConfigError
 from jobs.job_file import read_job_file
 from jobs.layers import check_layer, environment_layer, flag_layer, merge_layers
 from jobs.places import Layer
 
-FOLDER_FILE = "pagemill.yaml"
 WHOLE_WATCH: tuple[tuple[str, str | None], ...] = (
     *(("input", "paths"), ("output", "folder"), ("engine", "threads"), ("run", None), ("watch", None)),
 )

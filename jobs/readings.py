@@ -1,7 +1,8 @@
 """Texts to measure: the truth of documents, and what runs made of them, matched page by page.
 
 Truth is a folder of ``NAME.txt`` or ``NAME.md``, NAME being a document's name with or without its extension, its pages
-separated by form feeds.  A run is its output folder (JSON Lines, or else text, or else Markdown) or some of its files.
+separated by form feeds.  A run is its output folder (JSON Lines, or else Dolma, text or Markdown) or one of its files;
+files of single pages, ``NAME.p0003.txt``, are pages of NAME.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from jobs.errors import InputError
 
 PAGE_SEPARATOR = "\f"
-OUTPUT_SUFFIXES = (".jsonl", ".txt", ".md")  # the first that a document has is read
+OUTPUT_SUFFIXES = (".jsonl", ".dolma.jsonl", ".txt", ".md")  # the first that a document has is read
+_OF_A_PAGE = re.compile(r"(.+)\.p(\d{4,})")
 _PAGE_COMMENT = re.compile(r"^<!-- (?:page (\d+))?(?:: )?(.*?) ?-->\n*", re.MULTILINE)
 _STATUS = re.compile(r"(ok|blank|truncated|looped|failed|low_confidence|retried)\b")
 
@@ -80,16 +82,17 @@ def read_run(output: Path) -> Run:
         places = [(output, Path(output.name))]
     else:
         raise InputError(f"{output}: expected an output folder or file, found nothing there")
-    best: dict[str, Path] = {}
+    best: dict[str, tuple[int, Path]] = {}
     for path, place in places:
-        if path.suffix not in OUTPUT_SUFFIXES:
+        suffix = _suffix(path)
+        if suffix is None:
             raise InputError(f"{path}: expected a file with one of {', '.join(OUTPUT_SUFFIXES)}")
-        name = place.with_suffix("").as_posix()
-        if name not in best or OUTPUT_SUFFIXES.index(path.suffix) < OUTPUT_SUFFIXES.index(best[name].suffix):
-            best[name] = path
+        name, rank = place.as_posix().removesuffix(suffix), OUTPUT_SUFFIXES.index(suffix)
+        if name not in best or rank < best[name][0]:
+            best[name] = rank, path
     documents: dict[str, dict[int, Reading]] = {}
-    for name, path in best.items():
-        for document, number, reading in READERS[path.suffix](path, name):
+    for name, (rank, path) in best.items():
+        for document, number, reading in READERS[OUTPUT_SUFFIXES[rank]](path, name):
             if number in documents.setdefault(document, {}):
                 raise InputError(f"{path}: expected page {number} of {document} once, found it again; give one output")
             documents[document][number] = reading
@@ -154,27 +157,46 @@ def _jsonl(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
             ) from error
 
 
+def _dolma(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
+    """Pages by the spans of their characters."""
+    try:
+        record = json.loads(_text(path))
+        document, text = str(record["metadata"]["source_file"]), record["text"]
+        for start, end, number in record["attributes"]["pdf_page_numbers"]:
+            yield document, int(number), Reading(text[start:end].strip("\n"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: expected a Dolma record with spans of pages, found: {error!r}") from error
+
+
 def _plain(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
-    for number, page in enumerate(_text(path).split(PAGE_SEPARATOR), 1):
-        yield name, number, Reading(page.strip("\n"))
+    document, first = _of_a_page(name)
+    for number, page in enumerate(_text(path).split(PAGE_SEPARATOR), first):
+        yield document, number, Reading(page.strip("\n"))
+
+
+def _of_a_page(name: str) -> tuple[str, int]:
+    """The document, and the number of the file's first page."""
+    found = _OF_A_PAGE.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, 1)
 
 
 def _markdown(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
     """Pages by their comments; a file without one is one page."""
-    text = _text(path)
+    text, (document, first) = _text(path), _of_a_page(name)
     comments = [found for found in _PAGE_COMMENT.finditer(text) if found[1] or _STATUS.match(found[2])]
     if not comments or comments[0].start() > 0:
-        yield name, 1, Reading(text.strip("\n"))
+        yield document, first, Reading(text.strip("\n"))
         return
     ends = [*(comment.start() for comment in comments[1:]), len(text)]
     for comment, end in zip(comments, ends, strict=True):
         status = _STATUS.match(comment[2])
         page = text[comment.end() : end].strip("\n")
-        yield name, int(comment[1] or 1), Reading(page, status[1] if status else "ok")
+        yield document, int(comment[1] or first), Reading(page, status[1] if status else "ok")
 
 
 READERS: dict[str, Callable[[Path, str], Iterator[tuple[str, int, Reading]]]] = {
     ".jsonl": _jsonl,
+    ".dolma.jsonl": _dolma,
     ".txt": _plain,
     ".md": _markdown,
 }
@@ -184,10 +206,15 @@ def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     return [
         path
         for path in sorted(folder.rglob("*"))
-        if path.suffix in suffixes
+        if path.name.endswith(suffixes)
         and path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
+
+
+def _suffix(path: Path) -> str | None:
+    """The longest of OUTPUT_SUFFIXES that a file has."""
+    return max((suffix for suffix in OUTPUT_SUFFIXES if path.name.endswith(suffix)), key=len, default=None)
 
 
 def _text(path: Path) -> str:

@@ -23,6 +23,7 @@ from jobs.shelves import Shelves
 
 HINT_SECONDS = 1.0  # a burst of events brings one scan a second
 LONGEST_WAIT_SECONDS = 600.0
+MOST_FOREIGN = 100
 
 _log = logging.getLogger("pagemill")
 
@@ -64,13 +65,17 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a watcher is.  settling: files that are waited for; held: files that cannot be tried, and why."""
+    """How a watcher is.  settling: files that are waited for; held: files that cannot be tried, and why.
+
+    foreign: files that are no documents, the first MOST_FOREIGN of them.
+    """
 
     state: Literal["waiting", "trouble"]
     settling: int
     done: int
     failed: int
     held: Mapping[str, str]
+    foreign: tuple[str, ...]
     problems: tuple[str, ...]
 
 
@@ -99,6 +104,7 @@ class Watcher:
         self._suspects: set[Path] = set()  # of a batch that ended in an unexpected error: next time each goes alone
         self._troubles = 0
         self._problems: tuple[str, ...] = ()
+        self._foreign: frozenset[Path] = frozenset()
         self._open = self._waiting = self._done = self._failed = 0
 
     def hint(self) -> None:
@@ -113,6 +119,7 @@ class Watcher:
         self._scanned_at = now
         seen = scan(self._roots, self._pace.ignore)
         self._tell_problems(seen.problems)
+        self._tell_foreign(seen.foreign)
         self._settling.note(seen.stamps, now)
         self._held = {path: why for path, why in self._held.items() if path in seen.stamps}
         self._suspects &= seen.stamps.keys()
@@ -137,7 +144,9 @@ class Watcher:
     def health(self) -> Health:
         """How it stands."""
         held = {str(path): why for path, (why, _) in self._held.items()}
-        return Health("trouble" if self._troubles else "waiting", self._waiting, self._done, self._failed, held, self._problems)
+        state: Literal["waiting", "trouble"] = "trouble" if self._troubles else "waiting"
+        foreign = tuple(sorted(map(str, self._foreign))[:MOST_FOREIGN])
+        return Health(state, self._waiting, self._done, self._failed, held, foreign, self._problems)
 
     def _is_time(self, now: float) -> bool:
         if now < self._scanned_at:  # the clock was set back
@@ -257,6 +266,13 @@ class Watcher:
             if problem not in self._problems:
                 _log.warning("%s", problem)
         self._problems = problems
+
+    def _tell_foreign(self, foreign: Sequence[Path]) -> None:
+        """Each once: a file that nobody will read must not look as if it waited."""
+        for path in foreign:
+            if path not in self._foreign:
+                _log.warning("%s: no document by its name; it is left alone", path)
+        self._foreign = frozenset(foreign)
 
 
 def check_places(roots: Sequence[Path], outputs: Mapping[str, Path]) -> None:

@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import jiwer
 import pytest
@@ -22,6 +23,8 @@ from jobs.page_tests import PageTest, normalise, read_tests, run_tests, score_of
 from jobs.readings import Reading, Run, match, names_in, read_run, read_truth
 from jobs.tables import find_tables
 from jobs.tesseract import read_with_tesseract
+from pipeline.page import PageRef, PageText
+from pipeline.sinks import SourceDocument, write_document
 
 ROOT = Path(__file__).parents[2]
 
@@ -199,6 +202,19 @@ def test_a_run_is_read_from_jsonl_or_else_text_or_else_markdown(tmp_path: Path) 
         "e": {1: Reading("", "blank")},
     }
     assert read_run(tmp_path / "b.txt").documents == {"b": {1: Reading("one"), 2: Reading("two")}}
+
+
+@pytest.mark.parametrize("per", ["document", "page"])
+def test_every_kind_of_output_is_read_as_the_same_pages(tmp_path: Path, per: Literal["document", "page"]) -> None:
+    texts = ["first page", "", "third page\n\nof two paragraphs"]
+    refs = [PageRef(Path("a.pdf"), "hash", number) for number in range(3)]
+    pages = [PageText(ref, text, "ok" if text else "blank") for ref, text in zip(refs, texts, strict=True)]
+    document = SourceDocument(name="sub/a", label="sub/a.pdf", path=Path("a.pdf"), content_hash="hash", pages=3)
+    for kind in ("jsonl", "dolma", "text", "markdown"):
+        write_document(tmp_path / kind, document, pages, [kind], per)
+        (found,) = read_run(tmp_path / kind).documents.values()
+        assert {number: reading.text for number, reading in found.items()} == dict(enumerate(texts, 1)), kind
+        assert names_in(["sub/a.pdf"], read_run(tmp_path / kind).documents), kind
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:

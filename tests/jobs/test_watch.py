@@ -203,6 +203,16 @@ def test_partial_system_and_foreign_files_are_left_alone(desk: Desk, name: str) 
     assert desk.watcher.is_idle
 
 
+def test_foreign_files_are_told_once_and_listed(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    path = desk.write("notes.docx")
+    desk.write("pagemill.yaml", b"")
+    os.mkfifo(desk.inbox / "pipe.pdf")
+    desk.after(100)
+    assert desk.watcher.health().foreign == (str(path),)
+    assert [record.args for record in caplog.records] == [(path,)]
+    assert desk.watcher.is_idle
+
+
 def test_ordinary_names_are_not_ignored() -> None:
     patterns = [pattern.casefold() for pattern in IGNORED]
     for name in ("a.pdf", "~draft.pdf", "part.pdf", "tmp.pdf", "Scan 1 (2).TIF", "-x.png", "ä.pdf"):
