@@ -16,6 +16,7 @@ Pairs = Annotated[  # a mapping in YAML; hashable here, and in the order written
     BeforeValidator(lambda value: tuple(value.items()) if isinstance(value, dict) else value),
     PlainSerializer(dict),
 ]
+Trouble = Literal["looped", "broken", "low_confidence", "truncated"]
 Unfinished = Literal["failed", "looped", "truncated", "low_confidence", "blank"]
 Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
 
@@ -109,6 +110,18 @@ class QualitySection(Section):
     """What keeps a page's status truthful."""
 
     skip_blank: bool = True
+    skip_bleed: bool = True
+
+
+class RecoverySection(Section):
+    """When and how a page is read again that was not read well."""
+
+    retry_on: Annotated[tuple[Trouble, ...], Field(strict=False)] = ("looped", "broken", "low_confidence")
+    temperatures: Annotated[tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...], Field(strict=False)] = (0.2, 0.5)
+    scales: Annotated[tuple[Annotated[float, Field(gt=0.1, le=4.0)], ...], Field(strict=False)] = (0.8,)
+    halves: bool = True
+    low_confidence: float = Field(default=0.5, ge=0.0, lt=1.0)
+    orientation: Literal["as_is", "auto"] = "as_is"
 
 
 class PromptSection(Section):
@@ -157,6 +170,7 @@ class Config(Section):
     output: OutputSection = OutputSection()
     render: RenderSection = RenderSection()
     quality: QualitySection = QualitySection()
+    recovery: RecoverySection = RecoverySection()
     prompt: PromptSection = PromptSection()
     run: RunSection = RunSection()
     watch: WatchSection = WatchSection()
@@ -179,5 +193,6 @@ SHAPES_TEXT: tuple[tuple[str, str | None], ...] = (
     ("vision", None),
     ("render", "max_dpi"),
     ("quality", None),
+    ("recovery", None),
     ("prompt", None),
 )

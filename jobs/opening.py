@@ -16,6 +16,7 @@ from jobs.job import OpenReader
 from jobs.memory import pages_at_once
 from jobs.spec import JobSpec
 from pipeline.reader import PageReader, ReadSettings
+from pipeline.recovery import Recovery
 from pipeline.trace import Trace, open_trace
 from vision.encoder import open_encoder
 
@@ -70,10 +71,20 @@ def _open_trace(path: str | None) -> Trace:
 
 
 def _read_settings(config: Config) -> ReadSettings:
+    recovery = config.recovery
     return ReadSettings(
         max_tokens=config.engine.max_tokens,
         sampling=Sampling(**config.sampling.model_dump()),
         prompt_text=config.prompt.text,
         multiple_px=config.vision.multiple_px,
         skip_blank=config.quality.skip_blank,
+        skip_bleed=config.quality.skip_bleed,
+        recovery=Recovery(
+            retry_on=frozenset(recovery.retry_on),
+            temperatures=recovery.temperatures,
+            scales=recovery.scales,
+            halves=recovery.halves,
+            low_confidence=recovery.low_confidence,
+            turns=recovery.orientation == "auto",
+        ),
     )

@@ -6,7 +6,7 @@ a loop: what is wrongly kept costs seconds, what is wrongly dropped is lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ PAPER_STRIDE = 4  # every fourth pixel, 64 of a tile, is enough for a median
 CONTRAST_LEVELS = 24.0  # pencil is about 30 levels from its paper, paper texture below 10
 NOISE_FACTOR = 6.0  # normal noise exceeds it once in 500 million pixels
 MEDIAN_DEVIATION = 0.6745  # of normal noise, in standard deviations
+BLACK_LEVELS = 40.0
+BLEED_LEVELS = 56.0  # ink on this side is darker than its paper by 60 and more, a pencil by 30 and more
+MIRRORED_RATIO = 4.0
+FEWEST_LINES = 3
+LINE_PX = 6
 BLANK_MARK_PX = 8  # the smallest digit of a page number covers about 20 px at 130 dpi
 
 LONGEST_PERIOD_TOKENS = 512
@@ -33,16 +38,49 @@ class Ink:
     mark_px: pixels that differ from their tile's paper by more than ``contrast``, in any channel, darker or lighter.
     paper_step: the largest difference between the papers of neighbouring tiles: a photograph or a border, not a gradient.
     contrast: the difference that counts, in levels of 255; it rises with the noise of the paper.
+    strength: the difference that all but a hundredth of the marks stay below: 255 for black on white.
+    paper: the page's median level.
+    left_spread, right_spread: how far the ends of its lines stray from each other, pixels; 0 for fewer than three lines.
     """
 
     mark_px: int
     paper_step: float
     contrast: float
+    strength: float = 0.0
+    paper: float = 255.0
+    left_spread: float = 0.0
+    right_spread: float = 0.0
 
     @property
     def is_blank(self) -> bool:
         """True for plain paper of any colour, also noisy or shaded; false as soon as anything could be a letter."""
         return self.mark_px < BLANK_MARK_PX and self.paper_step < self.contrast
+
+    @property
+    def is_bleed(self) -> bool:
+        """True for nothing but faint lines that are flush right and ragged left, as writing from left to right looks from
+        behind.  Faint writing that may be this side's own, a pencil's for example, is not."""
+        is_faint = self.mark_px >= BLANK_MARK_PX and self.strength < BLEED_LEVELS and self.paper_step < self.contrast
+        return is_faint and self.left_spread > MIRRORED_RATIO * max(self.right_spread, 1.0)
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """By name, as reports give them."""
+        return {name: round(float(value), 1) for name, value in asdict(self).items()}
+
+
+def why_blank(ink: Ink, *, skip_bleed: bool = True) -> str:
+    """Why a page is not worth reading, with what was measured; "" for one that is."""
+    if ink.is_blank and ink.paper <= BLACK_LEVELS:
+        return f"no ink on the page, which is black ({ink.mark_px} marked pixels, paper at {ink.paper:.0f} of 255)"
+    if ink.is_blank:
+        return f"no ink on the page ({ink.mark_px} marked pixels)"
+    if skip_bleed and ink.is_bleed:
+        return (
+            f"only what shines through from the other side (marks of {ink.strength:.0f} levels of 255, line ends straying "
+            f"{ink.left_spread:.0f} px left, {ink.right_spread:.0f} px right)"
+        )
+    return ""
 
 
 def measure_ink(pixels: NDArray[np.uint8]) -> Ink:
@@ -57,9 +95,13 @@ def measure_ink(pixels: NDArray[np.uint8]) -> Ink:
     difference = np.maximum(tiles, level) - np.minimum(tiles, level)
     noise = float(np.median(difference[:, :, ::PAPER_STRIDE, ::PAPER_STRIDE])) / MEDIAN_DEVIATION
     contrast = max(CONTRAST_LEVELS, NOISE_FACTOR * noise)
-    marks = int(np.count_nonzero((difference >= contrast).any(axis=-1)))
+    marked: NDArray[np.bool_] = np.any(difference >= contrast, axis=-1)
+    marks = int(np.count_nonzero(marked))
+    strength = float(np.percentile(difference.max(axis=-1)[marked], 99)) if marks else 0.0
+    is_faint = marks >= BLANK_MARK_PX and strength < BLEED_LEVELS
+    spreads = _line_ends(_page(marked)) if is_faint else (0.0, 0.0)
     steps = [float(np.abs(np.diff(paper.astype(np.int16), axis=axis)).max(initial=0)) for axis in (0, 1)]
-    return Ink(marks, max(steps), contrast)
+    return Ink(marks, max(steps), contrast, strength, float(np.median(paper)), *spreads)
 
 
 def is_blank(pixels: NDArray[np.uint8]) -> bool:
@@ -124,6 +166,31 @@ class LoopDetector:
             self._start = len(self._tokens) - keep
         self._start -= 1
         self._tokens[self._start] = token_id
+
+
+def _line_ends(marked: NDArray[np.bool_]) -> tuple[float, float]:
+    """How far the left and the right ends of lines stray, as mean absolute deviations from their medians, pixels.
+
+    marked: (height, width).  Lines are runs of rows with marks.
+    """
+    is_line = marked.any(axis=1)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_line, [False]))))
+    lefts, rights = [], []
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        columns = np.flatnonzero(marked[start:end].any(axis=0))
+        if end - start >= LINE_PX:
+            lefts.append(columns[0])
+            rights.append(columns[-1])
+    if len(lefts) < FEWEST_LINES:
+        return 0.0, 0.0
+    left, right = (float(np.abs(ends - np.median(ends)).mean()) for ends in (np.array(lefts), np.array(rights)))
+    return left, right
+
+
+def _page(tiles: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Put tiles together again: (rows, columns, tile, tile) to (height, width)."""
+    rows, columns, height, width = tiles.shape
+    return tiles.swapaxes(1, 2).reshape(rows * height, columns * width)
 
 
 def _tiles(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pipeline.quality import LONGEST_PERIOD_TOKENS, LoopDetector, is_blank, measure_ink
+from pipeline.quality import LONGEST_PERIOD_TOKENS, LoopDetector, is_blank, measure_ink, why_blank
 
 HEIGHT, WIDTH = 1540, 1092
 RNG = np.random.default_rng(5)
@@ -147,3 +147,46 @@ def test_ending_at_the_cap_is_named() -> None:
         for token in tokens:
             detector.push(token)
         assert detector.ends_in_loop is expected
+
+
+def written(grey: int, base: NDArray[np.float64], lines: int = 12) -> NDArray[np.uint8]:
+    """Lines of writing, flush left."""
+    image = Image.fromarray(pixels(base))
+    draw = ImageDraw.Draw(image)
+    font = ImageFont.load_default(26)
+    for line in range(lines):
+        text = "the mill stood by the river and ground the corn"[: 20 + 7 * line % 25]
+        draw.text((100, 120 + 60 * line), text, font=font, fill=(grey, grey, grey))
+    return np.asarray(image)
+
+
+FAINT = 255 - round(0.12 * 255)
+SHINES_THROUGH = {
+    "mirrored 12 % grey": (written(FAINT, paper())[:, ::-1], True),
+    "on yellow paper": (written(205, paper(236, 2))[:, ::-1], True),
+    "pencil as faint as that": (written(FAINT, paper()), False),
+    "mirrored ink": (written(40, paper())[:, ::-1], False),
+    "two mirrored lines": (written(FAINT, paper(), lines=2)[:, ::-1], False),
+    "with writing over it": (
+        np.minimum(written(FAINT, paper())[:, ::-1], drawn("paid", 30, 30, paper(), at=(300, 900))),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHINES_THROUGH)
+def test_only_what_surely_shines_through_is_bleed(name: str) -> None:
+    page, expected = SHINES_THROUGH[name]
+    ink = measure_ink(np.ascontiguousarray(page))
+    assert ink.is_bleed == expected
+    assert not ink.is_blank
+    assert bool(why_blank(ink)) == expected
+    assert why_blank(ink, skip_bleed=False) == ""
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_why_a_page_is_blank_is_said_with_its_measurements(name: str) -> None:
+    reason = why_blank(measure_ink(pixels(BLANK[name])))
+    assert reason.startswith("no ink on the page")
+    assert ("which is black" in reason) == (name == "black")
+    assert "marked pixels" in reason
