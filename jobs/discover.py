@@ -167,11 +167,14 @@ class _Finder:
         fixed = Path(pattern[: re.search(_MAGIC, pattern).start()] + "x").parent  # type: ignore[union-attr]
         suffix = PurePath(pattern).suffix
         is_named = bool(suffix) and not _MAGIC.search(suffix)
-        count = len(self.found)
-        for match in map(Path, matches):
-            if match.is_file() and (is_named or is_document(match.name) or is_archive(match.name)):
-                self._add_file(match, base or fixed)
-        if len(self.found) == count:
+        files = [
+            match
+            for match in map(Path, matches)
+            if match.is_file() and (is_named or is_document(match.name) or is_archive(match.name))
+        ]
+        for file in files:
+            self._add_file(file, base or fixed)
+        if not files:
             self.missing.append(pattern)
 
     def _add_list(self, path: Path) -> None:

@@ -60,11 +60,10 @@ class Remote:
                 return
             except PageError:
                 raise
-            except FileNotFoundError as error:
-                raise Unreadable(f"nothing at {self.label}; check the address") from error
-            except PermissionError as error:
-                raise Unreadable(f"no permission to read {self.label}; check the credentials") from error
             except Exception as error:  # each store raises types of its own
+                refusal = _refusal(error)
+                if refusal:
+                    raise Unreadable(f"{refusal} {self.label}") from error
                 cause, last = type(error).__name__, error
         raise Unreachable(f"{self.label} cannot be fetched after {TRIES} tries ({cause}); check the network") from last
 
@@ -117,13 +116,23 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
 
 
+def _refusal(error: BaseException) -> str:
+    """What is wrong for good, "" where another try may end better.  fsspec says "not found" of any trouble on the web."""
+    while error.__cause__ is not None and isinstance(error, FileNotFoundError):
+        error = error.__cause__
+    status = getattr(error, "status", None)
+    if isinstance(error, PermissionError) or status in (401, 403):
+        return "no permission: check the credentials of"
+    return "check the address, nothing is at" if isinstance(error, FileNotFoundError) or status in (404, 410) else ""
+
+
 def _list(url: str, is_document: Callable[[str], bool]) -> list[tuple[Remote, PurePosixPath]]:
     files, path = _connect(url)
     if _MAGIC.search(path):
         base = PurePosixPath(path[: _MAGIC.search(path).start()] + "x").parent  # type: ignore[union-attr]
         paths = [one for one in files.glob(path) if files.isfile(one)]
     elif files.isfile(path):
-        return [(Remote(url), PurePosixPath(PurePosixPath(path).name))]
+        return [(Remote(files.unstrip_protocol(path)), PurePosixPath(PurePosixPath(path).name))]
     else:
         base = PurePosixPath(path)
         paths = files.find(path)
