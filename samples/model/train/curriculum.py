@@ -54,7 +54,7 @@ class Curriculum:
 DEFAULT = Curriculum(
     (
         Lesson(0, STRIPS, 3072, PAGES, 2048, EVERYDAY),
-        Lesson(600, STRIPS + PAGES[:3], 3072, LARGE, 2048, EVERYDAY),
+        Lesson(400, STRIPS + PAGES[:3], 3072, LARGE, 2048, EVERYDAY),
     )
 )
 WIDE = Curriculum((Lesson(0, STRIPS + PAGES, 6144, LARGE, 6144, FULL),))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from samples.model.train.batches import PAD, Batch
-from samples.model.train.labels import GLYPHS, PATCH
+from samples.model.train.labels import BEFORE, GLYPHS, PATCH
 from samples.model.train.network import POINTERS, Network, Shape
 from samples.model.train.vocabulary import turns
 
@@ -51,7 +51,8 @@ def batch_loss(network: Network, batch: Batch, weights: Weights) -> Outcome:
             patches, cells = network.see(put(batch.pixels, device))
     if not batch.is_frozen:
         parts |= glyph_losses(network, batch, patches, cells)
-        loss = weights.glyphs * (parts["patch"] + parts["cell"] + BEFORE_WEIGHT * parts["before"])
+        before = BEFORE_WEIGHT * (parts["before0"] + parts["before1"])
+        loss = weights.glyphs * (parts["patch"] + parts["cell"] + before)
     reading, pointing = read_losses(network, batch, cells, draws)
     parts |= reading | pointing
     loss = loss + reading["token"] + weights.pointers * torch.stack(list(pointing.values())).sum()
@@ -65,14 +66,14 @@ def glyph_losses(network: Network, batch: Batch, patches: Tensor, cells: Tensor)
     device = patches.device
     patch, patch_right = slot_loss(network.heads.patch(patches), put(batch.patches, device).long())
     cell, cell_right = slot_loss(network.heads.cell(cells), put(batch.cells, device).long())
-    before = torch.zeros((), device=device)
+    parts = {"patch": patch, "cell": cell, "patch_right": patch_right, "cell_right": cell_right}
     labels = put(batch.before, device).long()  # (pages, cells, runs, before)
     for run, head in enumerate(network.heads.before):
         used = labels[:, :, run, 0] > 0
-        if used.any():
-            logits = head(cells[used]).view(-1, GLYPHS + 2).float()
-            before = before + functional.cross_entropy(logits, labels[:, :, run][used].flatten()) / (run + 1)
-    return {"patch": patch, "cell": cell, "before": before, "patch_right": patch_right, "cell_right": cell_right}
+        logits = head(cells[used]).view(-1, GLYPHS + 2).float()
+        found = functional.cross_entropy(logits, labels[:, :, run][used].flatten(), reduction="sum")
+        parts[f"before{run}"] = found / (used.sum() * BEFORE).clamp(min=1)
+    return parts
 
 
 def slot_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
