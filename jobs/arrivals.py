@@ -6,9 +6,11 @@ A scan asks the file system and nothing else, so that it is true on network shar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import cache
 from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import NamedTuple
@@ -65,9 +67,9 @@ class Scan:
     problems: tuple[str, ...]
 
 
-def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
+def scan(roots: Iterable[Path], ignore: tuple[str, ...] = ()) -> Scan:
     """Every document-like file below ``roots``; folders reached by links are not entered.  Never raises OSError."""
-    patterns = [pattern.casefold() for pattern in (*IGNORED, *ignore)]
+    ignored = ignored_names(ignore)
     found: dict[Path, os.DirEntry[str]] = {}
     homes: dict[Path, Path] = {}
     problems: list[str] = []
@@ -83,7 +85,7 @@ def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
                 continue
             for entry in entries:
                 path = Path(entry.path)
-                if is_ignored(entry.name, patterns) or path in homes:
+                if ignored.match(entry.name.casefold()) or path in homes:
                     continue
                 if _is_folder(entry):
                     folders.append(path)
@@ -94,10 +96,10 @@ def scan(roots: Iterable[Path], ignore: Sequence[str] = ()) -> Scan:
     return Scan(stamps, homes, foreign, tuple(problems))
 
 
-def is_ignored(name: str, patterns: Iterable[str]) -> bool:
-    """True for a name that one of the patterns, in folded case, matches."""
-    folded = name.casefold()
-    return any(fnmatchcase(folded, pattern) for pattern in patterns)
+@cache
+def ignored_names(more: tuple[str, ...] = ()) -> re.Pattern[str]:
+    """Matches names, in folded case, of files and folders to leave alone."""
+    return re.compile("|".join(translate(pattern.casefold()) for pattern in (*IGNORED, *more)))
 
 
 def stamp_of(path: Path) -> Stamp | None:

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from jobs.cli_eval import evaluate
 from jobs.cli_models import models_app
 
 #: What the process says to its caller.  README quotes this table.
@@ -196,24 +197,6 @@ def review(
 
 
 @app.command()
-def review(
-    folder: OutputFolder,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write.  [default: DIR/review.html]", show_default=False)
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another run's output folder, to show what differs.", show_default=False)
-    ] = None,
-    image_px: Annotated[int, typer.Option(min=0, max=10_000, help="Longest side of page images; 0: none.")] = 1400,
-    password: Annotated[str | None, typer.Option(help="Of encrypted PDFs, for their images.", show_default=False)] = None,
-) -> int:
-    """Write an HTML file to look through a run: page images beside their text, filters, differences.  No server."""
-    from jobs.commands.review import ReviewWish, write_review
-
-    return write_review(folder, ReviewWish(output, against, image_px, password))
-
-
-@app.command()
 def watch(
     job: Annotated[
         Path, typer.Argument(metavar="JOB.yaml", help="Its input.paths are the folders to watch.", show_default=False)
@@ -231,43 +214,7 @@ def watch(
     return watch_folders(job, flags, once=once)
 
 
-@app.command("eval")
-def evaluate(
-    outputs: Annotated[
-        list[Path],
-        typer.Argument(metavar="OUTPUT...", help="Output folders or files; the first is what others are compared with."),
-    ],
-    truth: Annotated[
-        Path | None,
-        typer.Option(help="A folder of NAME.txt for each document, pages separated by form feeds.", show_default=False),
-    ] = None,
-    tests: Annotated[
-        Path | None, typer.Option(help="Page tests of olmOCR-bench: a .jsonl file or a folder of them.", show_default=False)
-    ] = None,
-    normalise: Annotated[
-        str,
-        typer.Option(
-            help="What to overlook, any of markdown,nfc,nfkc,ligatures,quotes,dashes,hyphens,accents,case,punctuation,"
-            "lines,whitespace.  [default: nothing]",
-            show_default=False,
-        ),
-    ] = "",
-    tesseract: Annotated[
-        Path | None, typer.Option(help="A folder of the documents, for Tesseract to read beside.", show_default=False)
-    ] = None,
-    languages: Annotated[str, typer.Option(help="Of Tesseract.")] = "eng",
-    worst: Annotated[int, typer.Option(min=0, help="How many pages and confusions to list.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON, on standard output.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw a picture (.png, .svg, .pdf); needs the extra: plot.", show_default=False)
-    ] = None,
-) -> int:
-    """Measure how well runs read: character and word error rates with intervals, or page tests."""
-    from jobs.commands.evaluate import Wanted
-    from jobs.commands.evaluate import evaluate as run_evaluation
-
-    overlook = tuple(name.strip() for name in normalise.split(",") if name.strip())
-    return run_evaluation(outputs, Wanted(truth, tests, overlook, tesseract, languages, worst, as_json, plot))
+app.command("eval")(evaluate)
 
 
 @app.command()

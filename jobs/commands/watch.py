@@ -16,13 +16,14 @@ from pathlib import Path
 from jobs.batches import Batches
 from jobs.cli import SOME_FAILED
 from jobs.config import Config
-from jobs.errors import LedgerError, OutputError
+from jobs.errors import ConfigError, LedgerError, OutputError
 from jobs.fit import check_model, check_threads
 from jobs.job import ReaderOpener
 from jobs.journal import Journal
 from jobs.layers import load_config
 from jobs.notices import HEALTH_SECONDS, HealthFile, HealthProgress, Webhook
 from jobs.overrides import FolderSettings
+from jobs.remote import is_url
 from jobs.shelves import Shelves, root_labels
 from jobs.spec import resolve_job
 from jobs.stopping import Stopper
@@ -63,6 +64,13 @@ def watch_folders(job_file: Path, flags: Mapping[tuple[str, str], object], *, on
 
 def places_of(config: Config) -> Places:
     """Where a watch reads and writes.  Raises ConfigError where it would read what it writes."""
+    elsewhere = [path for path in config.input.paths if is_url(path)]
+    if elsewhere:
+        raise ConfigError([f"input.paths: expected folders of this machine to watch, found {', '.join(elsewhere)}"])
+    if config.input.list:
+        raise ConfigError(["input.list: expected folders in input.paths to watch, found a list of files; leave it out"])
+    if is_url(config.output.folder):
+        raise ConfigError([f"output.folder: expected a folder of this machine for a watch, found {config.output.folder}"])
     watch, output = config.watch, Path(config.output.folder).absolute()
     places = Places(
         tuple(Path(path).absolute() for path in config.input.paths),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import json
 import logging
 import os
+import plistlib
 import shutil
 import signal
 import subprocess
@@ -20,8 +22,8 @@ import pytest
 from PIL import Image
 
 from decoder.errors import ModelError
-from jobs import arrivals, overrides, shelves
-from jobs.arrivals import IGNORED, Arrival, is_ignored
+from jobs import arrivals, cli, overrides, shelves
+from jobs.arrivals import Arrival, ignored_names
 from jobs.commands.watch import Places, places_of, run_watch
 from jobs.config import Config
 from jobs.errors import ConfigError, LedgerError, OutputError
@@ -214,9 +216,8 @@ def test_foreign_files_are_told_once_and_listed(desk: Desk, caplog: pytest.LogCa
 
 
 def test_ordinary_names_are_not_ignored() -> None:
-    patterns = [pattern.casefold() for pattern in IGNORED]
     for name in ("a.pdf", "~draft.pdf", "part.pdf", "tmp.pdf", "Scan 1 (2).TIF", "-x.png", "ä.pdf"):
-        assert not is_ignored(name, patterns), name
+        assert not ignored_names().match(name.casefold()), name
 
 
 def test_two_hundred_files_at_once_are_each_taken_once(desk: Desk) -> None:
@@ -545,6 +546,32 @@ def test_done_and_health_inside_the_input_and_files_as_inputs_are_refused(tmp_pa
     ):
         with pytest.raises(ConfigError, match=says):
             places_of(config(paths))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "says"),
+    [
+        ("input", "paths", ["s3://bucket/in"], "folders of this machine"),
+        ("input", "list", "files.txt", "input.list"),
+        ("output", "folder", "s3://bucket/out", "a folder of this machine"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(section: str, key: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        places_of(Config.model_validate({"input": {"paths": ["in"]}} | {section: {key: value}}))
+
+
+def test_the_service_files_start_the_watch() -> None:
+    folder = ROOT / "samples/services"
+    with (folder / "org.pagemill.watch.plist").open("rb") as file:
+        agent = plistlib.load(file)
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(folder / "pagemill-watch.service")
+    commands = [agent["ProgramArguments"], unit["Service"]["ExecStart"].split()]
+    assert [[Path(command[0]).name, command[1]] for command in commands] == [["pagemill", "watch"]] * 2
+    assert unit["Service"]["SuccessExitStatus"] == "143"
+    assert set(map(int, unit["Service"]["RestartPreventExitStatus"].split())) <= cli.EXIT_CODES.keys()
 
 
 def test_a_folder_file_changes_the_settings_of_its_files_and_those_below(tmp_path: Path) -> None:
