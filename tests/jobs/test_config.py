@@ -56,8 +56,8 @@ BAD = {
     "yaml's no": ("prompt:\n  text: no", "job.yaml:2: prompt.text: expected a valid string, found False"),
     "out of range": ("\nrender:\n  ahead: 0", "job.yaml:3: render.ahead: expected a value greater than or equal to 1, found 0"),
     "unknown choice": (
-        "vision:\n  backend: auto\n  precision: f16",
-        "job.yaml:3: vision.precision: expected 'auto', 'bf16' or 'f32', found 'f16'",
+        "output:\n  folder: out\n  per: line",
+        "job.yaml:3: output.per: expected 'document' or 'page', found 'line'",
     ),
     "one path, no list": ("input: {paths: 3}", "job.yaml:1: input.paths: expected a list, found 3"),
     "section is no mapping": ("sampling: 4", "job.yaml:1: sampling: expected a section of keys, found 4"),
