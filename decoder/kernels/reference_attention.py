@@ -46,6 +46,14 @@ def rotate(heads: Array, size: int) -> Array:
     return (blocks @ hadamard(size)).astype(heads.dtype).reshape(heads.shape)
 
 
+def coded(heads: Array) -> Array:
+    """Queries as decode rows round them for 8-bit keys: 127 steps either side of zero in every 32 dimensions."""
+    blocks = heads.reshape(*heads.shape[:-1], -1, 32)
+    step = np.abs(blocks).max(-1, keepdims=True) / 127
+    whole: Array = np.rint(np.divide(blocks, step, out=np.zeros_like(blocks), where=step > 0)) * step
+    return whole.reshape(heads.shape)
+
+
 def visible(rows: int, first_position: int, keys: int, *, causal: bool, window: int = 0) -> npt.NDArray[np.bool_]:
     """Which keys each row of a segment sees: (rows, keys)."""
     if not causal:

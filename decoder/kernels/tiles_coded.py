@@ -1,45 +1,41 @@
 """Attention of decode rows over 8-bit codes, by integer dot products: exact sums, four codes a step.
 
-Queries and probabilities become 16-bit integers with one scale a row, split into a high and a low byte, so that two byte
-products give what float32 would to about 2^-16 of the row's largest number.
+Queries become 8-bit integers with a scale per 32 dimensions, as exact as the keys that they meet.  Probabilities become 16-bit
+integers with one scale a row, split into a high and a low byte: in 8 bits, many small ones beside a large one would be lost.
 
-Packed queries are [32 dimensions][row] records of QUERY_BYTES: 32 high bytes, 32 low bytes, -128 * their sum (keys are stored
-as unsigned codes), the row's scale.  Probabilities, times the scales of their values, are one record of FACTOR_BYTES a row,
-made anew for each 32 dimensions: 256 high bytes, 256 low bytes, the scale.
+Packed queries are [32 dimensions][row] records of QUERY_BYTES: 32 codes, -128 * their sum (keys are stored as unsigned codes),
+the scale.  Probabilities, times the scales of their values, are one record of FACTOR_BYTES a row, made anew for each 32
+dimensions: 256 high bytes, 256 low bytes, the scale.
 """
 
 from __future__ import annotations
 
 from decoder.kernels.emit import F16, F32, I8, I32, V16F, V16I, Emitter, Value, vector
 from decoder.kernels.tiles_attention import STATS_BYTES, STATS_RESCALE, Tile
+from decoder.kv_codec import BLOCK_POSITIONS
 
-QUERY_BYTES, _QUERY_SUM, _QUERY_SCALE = 128, 64, 68
+QUERY_BYTES, _QUERY_SUM, _QUERY_SCALE = 64, 32, 36
 FACTOR_BYTES, _FACTOR_SCALE = 576, 512
 _KEY_OFFSET = 128
-_LARGEST_QUERY = 127 * 256.0
+_LARGEST_QUERY = 127.0
 _LARGEST_FACTOR = 65535.0
 _SMALLEST = 1e-30  # a row's largest number below this is zero: its reciprocal would not be finite
+_ROUNDS_TO_INTEGER = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 _V64 = vector(I8, 64)
 
 
 def emit_coded_pack(e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
     """A row of queries, chunks * 16 dimensions, into its records, ``stride`` bytes apart."""
     b = e.b
-    largest = e.variable(e.zero(V16F))
-    with e.loop(chunks) as chunk:
-        e.set(largest, e.maximum(e.unary("fabs", e.load(e.at(row, e.scaled(chunk, 64)), V16F)), e.get(largest)))
-    inverse, scale = _scales(e, e.max_lanes(e.get(largest)), _LARGEST_QUERY)
     with e.loop(b.lshr(chunks, e.const(1))) as block:
-        record, total = e.at(packed, b.mul(block, stride)), e.zero(V16I)
-        for i in range(2):
-            lanes = e.load(e.at(row, e.scaled(block, 128)), V16F, 64 * i)
-            whole = b.fptosi(e.unary("rint", b.fmul(lanes, inverse)), V16I)
-            high = b.ashr(b.add(whole, e.const(128, V16I)), e.const(8, V16I))
-            low = b.sub(whole, b.shl(high, e.const(8, V16I)))
-            e.store(record, b.trunc(high, vector(I8)), 16 * i)
-            e.store(record, b.trunc(low, vector(I8)), 32 + 16 * i)
-            total = b.add(total, whole)
-        e.store(record, b.mul(e.sum_lanes_int(total), e.const(-_KEY_OFFSET, I32)), _QUERY_SUM)
+        source, record = e.at(row, e.scaled(block, 128)), e.at(packed, b.mul(block, stride))
+        halves = [e.load(source, V16F, 64 * i) for i in range(2)]
+        largest = e.max_lanes(e.maximum(*(e.unary("fabs", half) for half in halves)))
+        inverse, scale = _scales(e, largest, _LARGEST_QUERY)
+        codes = [b.fptosi(e.unary("rint", b.fmul(half, inverse)), V16I) for half in halves]
+        for i, code in enumerate(codes):
+            e.store(record, b.trunc(code, vector(I8)), 16 * i)
+        e.store(record, b.mul(e.sum_lanes_int(b.add(*codes)), e.const(-_KEY_OFFSET, I32)), _QUERY_SUM)
         e.store(record, scale, _QUERY_SCALE)
 
 
@@ -55,49 +51,48 @@ def emit_coded_scores(
         sums = [e.variable(e.zero(V16F)) for _ in range(tile.rows)]
         with e.loop(b.lshr(chunks, e.const(1))) as block:
             stream, record = e.at(codes, e.scaled(block, 512)), e.at(queries, b.mul(block, query_stride))
-            parts = [[e.zero(V16I), e.zero(V16I)] for _ in range(tile.rows)]
+            chains = 2 if tile.rows <= 4 else 1
+            parts = [[e.zero(V16I) for _ in range(chains)] for _ in range(tile.rows)]
+            for n, totals in enumerate(parts):
+                totals[0] = e.load_splat(record, I32, n * QUERY_BYTES + _QUERY_SUM)
             for j in range(8):
                 code = e.load(stream, _V64, 64 * j)
-                for n, halves in enumerate(parts):
-                    for half in range(2):
-                        byte = e.load_splat(record, I32, n * QUERY_BYTES + 32 * half + 4 * j)
-                        halves[half] = e.dot_bytes(halves[half], code, e.bits(byte, _V64))
+                for n, totals in enumerate(parts):
+                    byte = e.load_splat(record, I32, n * QUERY_BYTES + 4 * j)
+                    totals[j % chains] = e.dot_bytes(totals[j % chains], code, e.bits(byte, _V64))
             scale = e.b.fpext(e.load(e.at(codes, codes_bytes, e.scaled(block, 32)), vector(F16)), V16F)
-            for n, (halves, slot) in enumerate(zip(parts, sums, strict=True)):
-                whole = b.add(_joined(e, halves), e.load_splat(record, I32, n * QUERY_BYTES + _QUERY_SUM))
-                e.set(slot, e.fma(b.sitofp(whole, V16F), scale, e.get(slot)))
+            for n, (totals, slot) in enumerate(zip(parts, sums, strict=True)):
+                whole = totals[0] if chains == 1 else b.add(*totals)
+                both = b.fmul(scale, e.load_splat(record, F32, n * QUERY_BYTES + _QUERY_SCALE))
+                e.set(slot, e.fma(b.sitofp(whole, V16F), both, e.get(slot)))
         for n, slot in enumerate(sums):
-            score = b.fmul(e.get(slot), e.load_splat(queries, F32, n * QUERY_BYTES + _QUERY_SCALE))
-            e.store(e.at(scores, b.mul(group, stride)), score, 64 * n)
+            e.store(e.at(scores, b.mul(group, stride)), e.get(slot), 64 * n)
 
 
 def emit_coded_factors(rows: int, e: Emitter, packed: Value, scales: Value, factors: Value, keys: Value) -> None:
-    """Probabilities times the scales of 32 dimensions of their values, of ``keys`` keys; zero up to the next multiple of 16.
+    """Probabilities times the scales of 32 dimensions of their values, of ``keys`` keys; zero beyond.
 
     packed: [chunk of 16 keys][rows][16] float32.  scales: (256,) float16.
     """
     b = e.b
-    chunks = b.lshr(b.add(keys, e.const(15)), e.const(4))
-    ends = e.splat(b.trunc(keys, I32))
+    ends, rounds = e.splat(b.trunc(keys, I32)), e.const(_ROUNDS_TO_INTEGER, V16F)
     for n in range(rows):
-        largest = e.variable(e.zero(V16F))
-        with e.loop(chunks) as chunk:
-            scale = b.fpext(e.load(e.at(scales, e.scaled(chunk, 32)), vector(F16)), V16F)
-            at, key = (
-                e.at(packed, e.scaled(chunk, 64 * rows)),
-                b.add(e.lanes(), e.splat(b.trunc(b.shl(chunk, e.const(4)), I32))),
-            )
-            product = b.select(b.icmp_signed("<", key, ends), b.fmul(e.load(at, V16F, 64 * n), scale), e.zero(V16F))
-            e.store(e.at(factors, e.scaled(chunk, 64), rows * FACTOR_BYTES), product)
-            e.set(largest, e.maximum(product, e.get(largest)))
-        inverse, scale = _scales(e, e.max_lanes(e.get(largest)), _LARGEST_FACTOR)
+        e.fence()
+        products = []
+        for chunk in range(BLOCK_POSITIONS // 16):
+            scale = b.fpext(e.load(scales, vector(F16), 32 * chunk), V16F)
+            product = b.fmul(e.load(packed, V16F, 64 * (chunk * rows + n)), scale)
+            products.append(b.select(b.icmp_signed("<", e.lanes(16 * chunk), ends), product, e.zero(V16F)))
+        largest = products
+        while len(largest) > 1:
+            largest = [e.maximum(x, y) for x, y in zip(largest[::2], largest[1::2], strict=True)]
+        inverse, scale = _scales(e, e.max_lanes(largest[0]), _LARGEST_FACTOR)
         e.store(factors, scale, n * FACTOR_BYTES + _FACTOR_SCALE)
-        with e.loop(chunks) as chunk:
-            product = e.load(e.at(factors, e.scaled(chunk, 64), rows * FACTOR_BYTES), V16F)
-            whole = b.fptosi(e.unary("rint", b.fmul(product, inverse)), V16I)
-            at = e.at(factors, e.scaled(chunk, 16))
-            e.store(at, b.trunc(b.lshr(whole, e.const(8, V16I)), vector(I8)), n * FACTOR_BYTES)
-            e.store(at, b.trunc(whole, vector(I8)), n * FACTOR_BYTES + 256)
+        for chunk, product in enumerate(products):
+            whole = e.bits(e.fma(product, inverse, rounds), V16I)
+            at = n * FACTOR_BYTES + 16 * chunk
+            e.store(factors, b.trunc(b.lshr(whole, e.const(8, V16I)), vector(I8)), at)
+            e.store(factors, b.trunc(whole, vector(I8)), at + 256)
 
 
 def emit_coded_values(

@@ -29,10 +29,10 @@ RUNNABLE = [isa for isa in (HOST, *ISAS.values()) if not isa.triple and (isa is 
 VARIANTS = [isa for isa in RUNNABLE if isa.name in ("avx2", "portable") or isa is HOST]
 STORED: list[tuple[str, Precision]] = [("f32", "f32"), ("f16", "f32"), ("q8_0", "f32")]
 BF16: list[tuple[str, Precision]] = [("f16", "bf16"), ("f32", "bf16"), ("q8_0", "bf16")] if HOST.bf16 else []
-ERROR = {"f32": 2e-6, "bf16": 1e-2, "coded": 1e-4}
+ERROR = {"f32": 2e-6, "bf16": 1e-2, "coded": 2e-3}
 """Largest error over largest value.  f32: a few roundings of 600 products.  bf16: queries, keys, probabilities and values are
-each rounded to 2^-9, and the errors of a row mostly average out.  coded (decode rows on 8-bit codes): queries and probabilities
-are 16-bit integers, 2^-16 of a row's largest."""
+each rounded to 2^-9, and the errors of a row mostly average out.  coded (decode rows on 8-bit codes): probabilities are 16-bit
+integers, 2^-16 of a row's largest; queries are 8-bit codes, of which one in a few hundred rounds the other way."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,10 @@ def expected(layer: Layer, piece: Piece, keys: int) -> Array:
     """Float64 attention of the piece's queries over what the cache holds."""
     key, value = (part.astype(np.float64) for part in layer.stored(piece.slot, keys))
     query = layer.shape.split(piece.rows.astype(np.float64))[0]
+    if piece.kind == "decode" and layer.codec == "q8_0":
+        size = layer.cache.codec.key_rotation(layer.shape.head_dim)
+        codes = reference_attention.coded(reference_attention.rotate(query, size))
+        query = reference_attention.rotate(codes, size)
     seen = reference_attention.visible(
         len(piece.rows), piece.position, keys, causal=piece.kind != "patches", window=layer.window
     )
@@ -239,7 +243,7 @@ def assembly(tile: Tile, kernel: tuple[int, Callable[..., None]], isa: Isa) -> s
         *((Tile(stored, 2, 12), kernel, 8 * 24) for stored in ("f32", "f16", "bf16") for kernel in (SCORES, VALUES)),
         (Tile("f16", 1, 2, 4), SCORES, 8 * 2),
         (Tile("f16", 8, 2), VALUES, 8 * 16),
-        (Tile("q8_0", 1, 7), CODED_SCORES, 8 * 7 * 2),
+        (Tile("q8_0", 1, 7), CODED_SCORES, 8 * 7),
         (Tile("q8_0", 2, 2), CODED_VALUES, 4 * 2 * 2 * 2),
     ],
     ids=lambda x: x.name if isinstance(x, Tile) else "",

@@ -74,11 +74,12 @@ def test_rounded_activations_are_as_good_as_llama_cpps(path: Path, cpu: str) -> 
     assert error < 1.2 * max(float(answers["rel_llama_vs_dequant"]), 1e-3)
 
 
+@pytest.mark.parametrize("decode_from", [None, 64], ids=["prompt", "decode"])
 @pytest.mark.parametrize("kv_cache", ["f32", "f16", "q8_0"])
-def test_a_cached_context_costs_no_more_than_its_format(kv_cache: str) -> None:
+def test_a_cached_context_costs_no_more_than_its_format(kv_cache: str, decode_from: int | None) -> None:
     answers = np.load(oracle_files("cache/qwen3-F16.npz")[0])
     model = open_model(oracle_files("formats/qwen3-F16.gguf")[0])
-    found = logits(model, answers["tokens"], kv_cache=kv_cache)[answers["positions"]]
+    found = logits(model, answers["tokens"], kv_cache=kv_cache, decode_from=decode_from)[answers["positions"]]
     bound = 3e-2 if kv_cache == "q8_0" else 3e-3  # the suite's own tolerances
     assert relative(found, answers[f"logits_{kv_cache}"]) < bound
     assert relative(found, answers["logits_f32"]) < bound
