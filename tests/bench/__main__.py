@@ -1,6 +1,7 @@
 """``python -m tests.bench``: how fast the engine is here, beside llama.cpp on the same files, in one run.
 
-    --llama-python PYTHON   the peer: a Python that has the llama-cpp-python package, built for this machine
+    --llama DIR             the peer: a folder with llama-bench, llama-batched-bench and llama-mtmd-cli, or
+    --llama-python PYTHON   a Python that has the llama-cpp-python package, built for this machine
     --only SECTIONS         some of: startup, kernels, prefill, decode_short, decode_long, vision, a4, job, growth
     --quick                 fewer rounds, a job of 3 pages with 200 tokens each
     --json FILE             the figures, for machines; sections measured later join those that are there
@@ -16,6 +17,7 @@ ratios within one run, never figures of two.  The peer gets its best setting for
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +39,9 @@ SECTION_SECONDS = 280.0
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="how fast the engine is here, beside llama.cpp")
-    parser.add_argument("--llama-python", help="a Python that has the llama-cpp-python package")
+    peer = parser.add_mutually_exclusive_group()
+    peer.add_argument("--llama", type=Path, help="a folder of llama.cpp's programs")
+    peer.add_argument("--llama-python", help="a Python that has the llama-cpp-python package")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a shorter job")
     parser.add_argument("--json", type=Path, help="write the figures to this file, beside those that it has")
@@ -51,6 +55,13 @@ def options() -> argparse.Namespace:
     if unknown:
         parser.error(f"--only: expected some of {', '.join(SECTIONS)}, found {', '.join(sorted(unknown))}")
     return parsed
+
+
+def peer_command(chosen: argparse.Namespace) -> tuple[str, ...] | None:
+    """How to start the other engine's worker, if there is one."""
+    if chosen.llama:
+        return sys.executable, "-m", "tests.bench.llama_programs", str(chosen.llama.resolve())
+    return (chosen.llama_python, "-m", "tests.bench.llama_library") if chosen.llama_python else None
 
 
 def model_files(chosen: argparse.Namespace, folder: Path) -> tuple[Path, Path]:
@@ -75,7 +86,7 @@ def main() -> None:
             mmproj=str(mmproj.resolve()),
             precision="bf16" if detect().bf16 else "f32",
             threads=chosen.threads,
-            peer=(chosen.llama_python, "-m", "tests.bench.llama_library") if chosen.llama_python else None,
+            peer=peer_command(chosen),
             quick=chosen.quick,
             limit_seconds=SECTION_SECONDS,
             log=Path(temporary) / "workers.log",

@@ -275,7 +275,10 @@ def measure_startup(bench: Bench) -> Figures:
         common = {"mmproj": bench.mmproj, "precision": bench.precision, "threads": bench.threads}
         figures["open_vision_seconds"] = ours.ask("load_vision", **common)["seconds"]
         if peer:
-            figures["llama.cpp_open_text_seconds"] = peer.ask("load", text=bench.text, repack=True)["seconds"]
+            try:
+                figures["llama.cpp_open_text_seconds"] = peer.ask("load", text=bench.text, repack=True)["seconds"]
+            except WorkerFailed:
+                bench.say("  llama.cpp's programs do not say how long they take to open a model")
     with tempfile.TemporaryDirectory() as folder:
         run = [sys.executable, "-c", "from jobs.cli import main; main()", "run", "samples/documents", "-o"]
         for number in range(2):
