@@ -1,7 +1,8 @@
 """Where a page's text stands: blocks and their boxes where the model named them, one block otherwise.
 
 A grounding model writes ``![label](x1,y1,x2,y2) text`` with thousandths of the page's sides; a block runs to the next marker.
-Outputs with coordinates ask for blocks, the others for the text without markers.
+Outputs with coordinates ask for blocks, the others for the text without markers.  Boxes are of the page as it was read;
+``placed`` says where they stand on the page as it is, when it had to be turned to be read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Word:
 class Block:
     """A part of a page in reading order.  markdown: its text without the marker.
 
-    box: (left, top, right, bottom) in thousandths of the page's sides, None for text that the model put under no marker.
+    box: (left, top, right, bottom) in thousandths of the sides of the page as it was read, None where it is not known.
     lines: the words of its plain text, line by line; lines without words are left out.
     """
 
@@ -65,14 +66,43 @@ def blocks_of(page: PageText) -> list[Block]:
     if not has_boxes(page):
         return [Block(WHOLE_PAGE, (0, 0, THOUSAND, THOUSAND), page.text, _lines(page.text, page.word_confidences))]
     blocks = []
+    is_cut = _is_cut(page)
     known = page.word_confidences if len(page.word_confidences) == len(page.text.split()) else ()
     for marker, part in _parts(page.text):
         count = len((marker[0] if marker else "").split()) + len(part.split())
         lines = _lines(part, known[count - len(part.split()) : count])
         known = known[count:]
         if marker or part.strip():
-            blocks.append(Block(marker[1] if marker else "text", _box(marker), part.strip("\n"), lines))
+            blocks.append(Block(marker[1] if marker else "text", None if is_cut else _box(marker), part.strip("\n"), lines))
     return blocks
+
+
+def turn_of(page: PageText) -> int:
+    """By how many degrees clockwise the page was turned to be read."""
+    turn = page.provenance.get("turned", "0")
+    return int(turn) if turn in ("90", "180", "270") else 0
+
+
+def page_size(page: PageText) -> tuple[int, int]:
+    """(width, height) in px of the page's image before it was turned; (0, 0) where there is none."""
+    if page.picture is None:
+        return 0, 0
+    size = page.picture.width_px, page.picture.height_px
+    return size if turn_of(page) in (0, 180) else size[::-1]
+
+
+def placed(block: Block, page: PageText) -> tuple[float, float, float, float]:
+    """(left, top, right, bottom) of the block in px of ``page_size``; the whole page where its box is not known."""
+    left, top, right, bottom = block.box or (0, 0, THOUSAND, THOUSAND)
+    turn = turn_of(page)
+    if turn == 90:
+        left, top, right, bottom = top, THOUSAND - right, bottom, THOUSAND - left
+    elif turn == 180:
+        left, top, right, bottom = THOUSAND - right, THOUSAND - bottom, THOUSAND - left, THOUSAND - top
+    elif turn == 270:
+        left, top, right, bottom = THOUSAND - bottom, left, THOUSAND - top, right
+    width, height = (side / THOUSAND for side in page_size(page))
+    return left * width, top * height, right * width, bottom * height
 
 
 def line_text(line: Sequence[Word]) -> str:
@@ -95,6 +125,11 @@ def _parts(text: str) -> Iterator[tuple[re.Match[str] | None, str]]:
             yield marker, text[start : found.start()]
         marker, start = found, found.end()
     yield marker, text[start:]
+
+
+def _is_cut(page: PageText) -> bool:
+    """Was the page read as halves?  Their boxes are then each half's own, and where it was cut is not recorded."""
+    return any((one.how, one.status, one.tokens) == ("halves", page.status, page.tokens) for one in page.attempts)
 
 
 def _box(marker: re.Match[str] | None) -> tuple[int, int, int, int] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pipeline.layout import CONTINUED, THOUSAND, Block, Word, blocks_of
+from pipeline.layout import CONTINUED, Block, Word, blocks_of, page_size, placed
 from pipeline.page import PageText
 from pipeline.sinks.document import Scope, SourceDocument
 from pipeline.sinks.facts import SOFTWARE, boxes_note, confidence_of, facts_of, iso_date, xml_bytes, xml_name, xml_text
@@ -76,7 +76,8 @@ def _add_page(layout: etree._Element, page: PageText) -> None:
     element = _add(layout, "Page", ID=f"page_{number}", PHYSICAL_IMG_NR=str(number), PROCESSINGREFS=f"read_{number}")
     size = {}
     if page.picture:
-        size = {"HEIGHT": str(page.picture.height_px), "WIDTH": str(page.picture.width_px)}
+        width, height = page_size(page)
+        size = {"HEIGHT": str(height), "WIDTH": str(width)}
         for name, value in size.items():
             element.set(name, value)
     element.set("QUALITY_DETAIL", xml_name(f"{page.status}: {page.reason}" if page.reason else page.status))
@@ -96,14 +97,8 @@ def _add_block(space: etree._Element, block: Block, page: PageText, name: str, f
     if following:
         element.set("IDNEXT", following)
     if block.box and page.picture:
-        left, top, right, bottom = block.box
-        width, height = page.picture.width_px / THOUSAND, page.picture.height_px / THOUSAND
-        places = {
-            "HPOS": left * width,
-            "VPOS": top * height,
-            "WIDTH": (right - left) * width,
-            "HEIGHT": (bottom - top) * height,
-        }
+        left, top, right, bottom = placed(block, page)
+        places = {"HPOS": left, "VPOS": top, "WIDTH": right - left, "HEIGHT": bottom - top}
         for key, place in places.items():
             element.set(key, f"{place:.1f}")
     for number, line in enumerate(block.lines, 1):

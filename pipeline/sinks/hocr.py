@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pipeline.layout import THOUSAND, Block, blocks_of
+from pipeline.layout import Block, blocks_of, page_size, placed, turn_of
 from pipeline.page import PageText
 from pipeline.sinks.document import Scope, SourceDocument
 from pipeline.sinks.facts import LINES_NOTE, boxes_note, facts_of, iso_date, version_of, xml_bytes, xml_name, xml_text
@@ -60,7 +60,7 @@ def _add_page(body: etree._Element, document: SourceDocument, page: PageText) ->
     image = xml_name(document.label).translate(IN_TITLE)
     title = [f'image "{image}"', f"ppageno {page.ref.page}"]
     if page.picture:
-        title.insert(1, f"bbox 0 0 {page.picture.width_px} {page.picture.height_px}")
+        title.insert(1, "bbox 0 0 {} {}".format(*page_size(page)))
         if page.picture.dpi:
             title.append(f"scan_res {page.picture.dpi:.0f} {page.picture.dpi:.0f}")
     element = _add(body, "div", **{"class": "ocr_page", "id": f"page_{number}", "title": "; ".join(title)})
@@ -88,11 +88,9 @@ def _add_block(page: etree._Element, block: Block, text: PageText, name: str) ->
 
 
 def _bbox(block: Block, page: PageText) -> str:
-    """The box of a block, of the whole page where it has none."""
-    left, top, right, bottom = block.box or (0, 0, THOUSAND, THOUSAND)
-    size = (page.picture.width_px, page.picture.height_px) if page.picture else (0, 0)
-    width, height = (side / THOUSAND for side in size)
-    return f"bbox {left * width:.0f} {top * height:.0f} {right * width:.0f} {bottom * height:.0f}"
+    """The box of a block, of the whole page where it has none; and by how much its text is turned."""
+    box = "bbox {:.0f} {:.0f} {:.0f} {:.0f}".format(*placed(block, page))
+    return f"{box}; textangle {turn_of(page)}" if turn_of(page) else box
 
 
 def _add(parent: etree._Element, tag: str, /, **attributes: str) -> etree._Element:

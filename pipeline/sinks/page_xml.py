@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pipeline.layout import CONTINUED, THOUSAND, Block, Word, blocks_of, line_text
+from pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed, turn_of
 from pipeline.page import PageText
 from pipeline.sinks.document import Scope, SourceDocument
 from pipeline.sinks.facts import (
@@ -64,7 +64,7 @@ class PageXmlSink:
 
 def _add_page(root: etree._Element, document: SourceDocument, page: PageText) -> None:
     picture = page.picture
-    width, height = (picture.width_px, picture.height_px) if picture else (0, 0)
+    width, height = page_size(page)
     element = _add(root, "Page", imageFilename=xml_name(document.label), imageWidth=str(width), imageHeight=str(height))
     if picture and picture.dpi:
         element.set("imageXResolution", f"{picture.dpi:.2f}")
@@ -80,15 +80,17 @@ def _add_page(root: etree._Element, document: SourceDocument, page: PageText) ->
         for index in range(len(blocks)):
             _add(group, "RegionRefIndexed", index=str(index), regionRef=f"r{index + 1}")
     for number, block in enumerate(blocks, 1):
-        _add_region(element, block, f"r{number}", _outline(block, width, height))
+        _add_region(element, block, f"r{number}", _outline(block, page), turn_of(page))
 
 
-def _add_region(page: etree._Element, block: Block, name: str, outline: str) -> None:
+def _add_region(page: etree._Element, block: Block, name: str, outline: str, turn: int) -> None:
     kind = _REGIONS.get(block.label, "TextRegion")
     kind = "TextRegion" if block.lines else kind
     region = _add(page, kind, id=name, custom=f"label:{block.label}")
     if kind == "TextRegion":
         region.set("type", _TYPES.get(block.label, "other"))
+        if turn:
+            region.set("orientation", str(turn if turn <= 180 else turn - 360))
     _add(region, "Coords", points=outline)
     if kind != "TextRegion":
         return
@@ -112,12 +114,10 @@ def _lowest(line: Sequence[Word]) -> float | None:
     return min(known) / 100 if known else None
 
 
-def _outline(block: Block, width: int, height: int) -> str:
+def _outline(block: Block, page: PageText) -> str:
     """The box's corners, of the whole page where the block has none."""
-    left, top, right, bottom = block.box or (0, 0, THOUSAND, THOUSAND)
-    xs = [round(side * width / THOUSAND) for side in (left, right)]
-    ys = [round(side * height / THOUSAND) for side in (top, bottom)]
-    return f"{xs[0]},{ys[0]} {xs[1]},{ys[0]} {xs[1]},{ys[1]} {xs[0]},{ys[1]}"
+    left, top, right, bottom = (round(side) for side in placed(block, page))
+    return f"{left},{top} {right},{top} {right},{bottom} {left},{bottom}"
 
 
 def _add(parent: etree._Element, tag: str, /, **attributes: str) -> etree._Element:

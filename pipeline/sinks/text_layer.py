@@ -16,7 +16,7 @@ from pikepdf import Array, Dictionary, Name, Stream
 from pipeline.documents import document_hash, sniff
 from pipeline.errors import PasswordNeeded, Unreadable
 from pipeline.geometry import PageGeometry
-from pipeline.layout import THOUSAND, Block, blocks_of, line_text
+from pipeline.layout import THOUSAND, Block, blocks_of, line_text, turn_of
 from pipeline.page import PageText
 from pipeline.sinks.bidi import visual_order
 from pipeline.sinks.document import SourceDocument
@@ -72,7 +72,7 @@ def make_pdf(document: SourceDocument, pages: Sequence[PageText]) -> bytes:
 
 def add_text(pdf: pikepdf.Pdf, page: pikepdf.Page, font: pikepdf.Object, codes: Codes, text: PageText) -> None:
     """Put a page's text in front of its content.  Lines share the height of their block evenly."""
-    geometry = geometry_of(page)
+    geometry = geometry_of(page, turn_of(text))
     blocks = blocks_of(text)
     if geometry is None or not blocks:
         return
@@ -82,11 +82,14 @@ def add_text(pdf: pikepdf.Pdf, page: pikepdf.Page, font: pikepdf.Object, codes: 
     page.contents_add(Stream(pdf, content), prepend=True)
 
 
-def geometry_of(page: pikepdf.Page) -> PageGeometry | None:
-    """The visible page in user space; its pixels are thousandths, as blocks have them.  None for a page without area."""
+def geometry_of(page: pikepdf.Page, turn: int = 0) -> PageGeometry | None:
+    """The visible page in user space; its pixels are thousandths, as blocks have them.  None for a page without area.
+
+    turn: degrees clockwise by which it was turned to be read, beyond its own rotation.
+    """
     try:
         crop, media = ([float(side) for side in box] for box in (page.cropbox, page.mediabox))
-        turn = int(page.rotation) % 360
+        own = int(page.rotation) % 360
     except (ValueError, TypeError, AttributeError, pikepdf.PdfError):
         return None
     if len(crop) != 4 or len(media) != 4:
@@ -95,7 +98,9 @@ def geometry_of(page: pikepdf.Page) -> PageGeometry | None:
     bottom, top = max(min(crop[1::2]), min(media[1::2])), min(max(crop[1::2]), max(media[1::2]))
     if right <= left or top <= bottom:
         return None
-    return PageGeometry(left, bottom, right - left, top - bottom, turn if turn in TURNS else 0, THOUSAND, THOUSAND)
+    return PageGeometry(
+        left, bottom, right - left, top - bottom, (turn + own if own in TURNS else turn) % 360, THOUSAND, THOUSAND
+    )
 
 
 def _block(geometry: PageGeometry, block: Block, codes: Codes) -> Iterable[str]:

@@ -43,6 +43,11 @@ def page(number: int, text: str, status: str = "ok", reason: str = "", **more: o
     return PageText(PageRef(PATH, HASH, number), text, status, reason, **record)  # type: ignore[arg-type]
 
 
+TURNED = {
+    f"turned {turn}": page(0, "![text](100,200,300,250) word", provenance={**PROVENANCE, "turned": str(turn)})
+    for turn in (90, 180, 270)
+}
+HALVES = page(0, "![text](100,200,300,250) word", tokens=5, attempts=(Attempt("halves", "ok", "", 5),))
 NOT_OK = {
     "blank": page(0, "", "blank", "no ink on the page (0 marked pixels)", attempts=(), word_confidences=()),
     "failed": page(
@@ -57,4 +62,4 @@ NOT_OK = {
     "not a number": page(0, "x", mean_log_prob=float("nan"), finished_at=None),
     "larger than allowed": page(0, "x", mean_log_prob=1e-9, tokens=sys.maxsize),
 }
-CASES = {name: page(0, text) for name, text in TEXTS.items()} | NOT_OK
+CASES = {name: page(0, text) for name, text in TEXTS.items()} | NOT_OK | TURNED | {"halves": HALVES}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import shutil
 import subprocess
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,31 @@ def test_text_stands_in_its_box(tmp_path: Path, case: str) -> None:
     assert min(xs) == pytest.approx(0.1, abs=0.02)
     assert 0.59 < min(ys) < max(ys) < 0.66
     assert len(textpage.get_text_range()) == 4
+
+
+@pytest.mark.parametrize("case", ["plain", "turned 90", "turned 270"])
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_text_of_a_page_that_was_turned_to_be_read_stands_as_it_does_there(tmp_path: Path, case: str, turn: int) -> None:
+    document = scan(tmp_path / "scan.pdf", PAGES[case])
+    record = replace(reads(document, "![text](100,600,900,650) word")[0], provenance={"turned": str(turn)})
+    content = make_pdf(document, [record])
+    with pikepdf.open(io.BytesIO(content)) as pdf:  # turn the page as it was turned to be read, then look
+        pdf.pages[0].rotate(turn, relative=True)
+        pdf.save(tmp_path / "turned.pdf")
+    page = pypdfium2.PdfDocument(tmp_path / "turned.pdf")[0]
+    left, bottom, right, top = page.get_textpage().get_charbox(0, loose=True)
+    width, height = page.get_size()
+    corners = [_shown(page, x, y) for x in (left, right) for y in (bottom, top)]
+    assert min(x for x, _ in corners) / width == pytest.approx(0.1, abs=0.02)
+    assert 0.59 < min(y for _, y in corners) / height < max(y for _, y in corners) / height < 0.66
+
+
+def _shown(page: pypdfium2.PdfPage, x: float, y: float) -> tuple[float, float]:
+    """Where a point of the page is drawn, from the upper left, at 72 dpi."""
+    width, height = (round(side) for side in page.get_size())
+    shown_x, shown_y = ctypes.c_int(), ctypes.c_int()
+    pypdfium2.raw.FPDF_PageToDevice(page, 0, 0, width, height, 0, x, y, shown_x, shown_y)
+    return shown_x.value, shown_y.value
 
 
 @pytest.mark.parametrize("name", ["mill.pdf", "scan.pdf"])

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lxml import etree
 
 from pipeline.page import PageRef, PageText
 from pipeline.sinks import SINKS, OutputFile, SourceDocument
 from tests.pipeline.hocr_rules import faults
-from tests.pipeline.hostile_pages import CASES, HASH, NOT_OK, PATH, TEXTS, page
+from tests.pipeline.hostile_pages import CASES, HASH, NOT_OK, PATH, PICTURE, TEXTS, TURNED, page
 
 SCHEMAS = {"alto": "alto-4-3.xsd", "page_xml": "pagecontent-2019-07-15.xsd", "mets": "mets.xsd"}
 NAMES = {
@@ -113,6 +114,29 @@ def test_boxes_are_pixels_of_the_picture() -> None:
     xml = etree.fromstring(render("page_xml", [CASES["boxes"]]))
     points = [coords.get("points") for coords in xml.iterfind(f".//{NAMES['page_xml']}TextRegion/{NAMES['page_xml']}Coords")]
     assert points[1] == "55,154 524,154 524,1386 55,1386"
+
+
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_boxes_of_a_turned_page_are_turned_back(turn: int) -> None:
+    """A mark drawn on the page as it was read, that page turned back, and the mark looked for there."""
+    width, height = PICTURE.width_px, PICTURE.height_px
+    read = np.zeros((height, width), bool)
+    read[round(0.2 * height) : round(0.25 * height), round(0.1 * width) : round(0.3 * width)] = True
+    original = np.rot90(read, turn // 90)
+    rows, columns = np.nonzero(original)
+    wanted = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+    xml = etree.fromstring(render("page_xml", [TURNED[f"turned {turn}"]]))
+    region = xml.find(f".//{NAMES['page_xml']}TextRegion")
+    left_top, _, right_bottom, _ = (point.split(",") for point in region[0].get("points").split())
+    assert [int(side) for side in (*left_top, *right_bottom)] == pytest.approx(wanted, abs=1)
+    size = xml.find(f"{NAMES['page_xml']}Page")
+    assert (int(size.get("imageHeight")), int(size.get("imageWidth"))) == original.shape
+    assert int(region.get("orientation")) % 360 == turn
+
+
+def test_boxes_of_a_page_read_in_halves_are_not_known() -> None:
+    xml = etree.fromstring(render("page_xml", [CASES["halves"]]))
+    assert xml.find(f".//{NAMES['page_xml']}TextRegion")[0].get("points") == "0,0 1092,0 1092,1540 0,1540"
 
 
 def test_confidences_stay_with_their_words() -> None:
