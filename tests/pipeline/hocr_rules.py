@@ -10,7 +10,8 @@ XHTML = "{http://www.w3.org/1999/xhtml}"
 TAGS = {"ocr_page": "div", "ocr_carea": "div", "ocr_par": "p", "ocr_line": "span", "ocrx_word": "span"}
 PARENTS = {"ocr_page": None, "ocr_carea": "ocr_page", "ocr_par": "ocr_carea", "ocr_line": "ocr_par", "ocrx_word": "ocr_line"}
 PROPERTIES = {
-    "bbox": r"\d+ \d+ \d+ \d+", "image": r'"[^"]*"', "ppageno": r"\d+", "scan_res": r"\d+ \d+", "x_wconf": r"\d+", "textangle": r"\d+",
+    "bbox": r"\d+ \d+ \d+ \d+", "image": r'"[^"]*"', "ppageno": r"\d+", "scan_res": r"\d+ \d+",
+    "x_wconf": r"\d+", "textangle": r"\d+",
 }  # fmt: skip
 
 
