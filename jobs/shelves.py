@@ -1,17 +1,19 @@
 """Where files of a watched folder go when they have ended: the done and failed folders, and the reason beside a failure.
 
-Originals stay untouched unless ``move`` is asked for; then a file goes as it is, under its own name or, where that is taken,
-with a number.  A reason file lies beside a moved failure, and under the failed folder where the original stays.
+Originals stay untouched unless ``move`` is asked for; then a file goes as it is, under its own name or, where that is another
+file's, with a mark of its content.  A reason file lies beside a moved failure, and under the failed folder where the original
+stays.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -32,23 +34,31 @@ class Shelves:
     moves: bool
     labels: Mapping[Path, str]
 
-    def reserve(self, root: Path, relative: PurePath) -> Path:
-        """Where a file would lie when it is done: a path that nothing has yet."""
-        return _free(self.done / self.labels[root] / relative)
+    def reserve(self, root: Path, relative: PurePath, content_hash: str, is_others: Callable[[Path], bool]) -> Path:
+        """Where a file shall lie when it is done: a path that nothing has, nor ever had (is_others) with other bytes.
+
+        The name of a file that was moved is free for another one, in the watched folder and, when people take things out of
+        it, in the done folder too; as a document it is another one all the same.
+        """
+        names = _numbered(self.done / self.labels[root] / relative, content_hash[:8])
+        return next(place for place in names if not os.path.lexists(place) and not is_others(place))
 
     def put_done(self, arrival: Arrival) -> str:
         """Take away the reason of an earlier failure; move the original.  Returns where to, "" when it stays."""
         self._reason_path(arrival).unlink(missing_ok=True)
         if not self.moves:
             return ""
-        return _move(arrival, arrival.identity or self.reserve(arrival.root, arrival.relative))
+        assert arrival.identity is not None
+        return _move(arrival, arrival.identity)
 
     def put_failed(self, arrival: Arrival, reason: Mapping[str, object]) -> str:
         """Write the reason; move the original beside it.  Returns where to, "" when it stays."""
         path = self._reason_path(arrival)
         moved = ""
         if self.moves:
-            place = _free(self.failed / self.labels[arrival.root] / arrival.relative)
+            assert arrival.identity is not None
+            names = _numbered(self.failed / arrival.identity.relative_to(self.done))
+            place = next(place for place in names if not os.path.lexists(place))
             path = _beside(place)
             moved = _move(arrival, place)
         record = {"file": str(arrival.path), "moved_to": moved or None, **reason}
@@ -80,15 +90,13 @@ def _beside(path: Path) -> Path:
     return path.with_name(name)
 
 
-def _free(path: Path) -> Path:
-    return next(place for place in _numbered(path) if not os.path.lexists(place))
-
-
-def _numbered(path: Path) -> Iterator[Path]:
+def _numbered(path: Path, mark: str = "") -> Iterator[Path]:
+    """The path, the path with its mark, and then with numbers; names of at most NAME_BYTES."""
     yield path
-    for number in range(2, 1_000_000):
+    endings = [f"-{mark}"] if mark else []
+    for ending in itertools.chain(endings, (f" ({number})" for number in itertools.count(2))):
         stem = path.stem
-        while len(os.fsencode(name := f"{stem} ({number}){path.suffix}")) > NAME_BYTES:
+        while len(os.fsencode(name := f"{stem}{ending}{path.suffix}")) > NAME_BYTES:
             stem = stem[:-1]
         yield path.with_name(name)
 

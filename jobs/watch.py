@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from jobs.arrivals import Arrival, Scan, Settling, Stamp, relative_to, scan, stamp_of
@@ -198,7 +198,9 @@ class Watcher:
             with path.open("rb") as file:
                 file.read(1)
             known = self._journal.get(path)
-            if known is not None and not known.moved_to and known.content_hash == hash_file(path):
+            is_known = known is not None and not known.moved_to
+            content_hash = hash_file(path) if is_known or self._shelves.moves else ""
+            if known is not None and is_known and known.content_hash == content_hash:
                 if stamp_of(path) == stamp:  # touched, or shown with another inode after a mount: the same bytes
                     self._journal.put(path, Entry(stamp, known.content_hash, known.verdict))
                 return None
@@ -210,8 +212,17 @@ class Watcher:
         if stamp_of(path) != stamp:
             return None
         relative = relative_to(path, root)
-        identity = self._shelves.reserve(root, relative) if self._shelves.moves else None
+        identity = self._identity(root, relative, content_hash) if self._shelves.moves else None
         return Arrival(path, relative, root=root, stamp=stamp, identity=identity)
+
+    def _identity(self, root: Path, relative: PurePath, content_hash: str) -> Path:
+        """The document that a file to be moved is: the same for the same name and bytes, another for others."""
+
+        def is_others(place: Path) -> bool:
+            entry = self._journal.get(place)
+            return entry is not None and entry.content_hash != content_hash
+
+        return self._shelves.reserve(root, relative, content_hash, is_others)
 
     def _end(self, arrivals: Sequence[Arrival], verdicts: Mapping[Path, Verdict], now: float) -> None:
         finished: list[Finished] = []
@@ -241,6 +252,8 @@ class Watcher:
             elif stamp is not None:
                 moved = self._shelves.put_done(arrival)
             self._journal.put(arrival.path, Entry(arrival.stamp, verdict.content_hash, verdict.kind, moved))
+            if arrival.identity is not None:  # remembered though people may take the file out of the done folder
+                self._journal.put(arrival.identity, Entry(arrival.stamp, verdict.content_hash, verdict.kind))
         except OSError as error:
             self._hold(arrival.path, f"it is {verdict.kind}, but cannot be put away: {error.strerror or error}", now)
             return

@@ -319,13 +319,27 @@ def test_moved_originals_go_to_done_and_failed_with_the_reason_beside(moving: De
 
 def test_a_name_used_again_after_a_move_is_another_document(moving: Desk) -> None:
     identities = []
-    moving.during = lambda arrival: identities.append(arrival.source)
+    moving.during = lambda arrival: identities.append(Path(arrival.source).name)
     for content in (b"monday", b"tuesday", b"monday"):
         moving.write("scan.pdf", content)
         moving.after(60)
     assert [content for _, content in moving.taken] == [b"monday", b"tuesday", b"monday"]
-    assert sorted(path.name for path in (moving.out / "done").iterdir()) == ["scan (2).pdf", "scan (3).pdf", "scan.pdf"]
-    assert identities == [str(moving.out / "done" / name) for name in ("scan.pdf", "scan (2).pdf", "scan (3).pdf")]
+    monday, tuesday = (hashlib.sha256(content).hexdigest()[:8] for content in (b"monday", b"tuesday"))
+    assert identities == ["scan.pdf", f"scan-{tuesday}.pdf", f"scan-{monday}.pdf"]
+    assert sorted(path.name for path in (moving.out / "done").iterdir()) == sorted(identities)
+
+
+def test_an_emptied_done_folder_makes_no_document_another(moving: Desk) -> None:
+    identities = []
+    moving.during = lambda arrival: identities.append(Path(arrival.source).name)
+    for content in (b"monday", BAD + b"tuesday", b"wednesday", b"monday"):
+        moving.write("scan.pdf", content)
+        moving.after(60)
+        shutil.rmtree(moving.out / "done", ignore_errors=True)
+        shutil.rmtree(moving.out / "failed", ignore_errors=True)
+        moving.restart()
+    tuesday, wednesday = (hashlib.sha256(content).hexdigest()[:8] for content in (BAD + b"tuesday", b"wednesday"))
+    assert identities == ["scan.pdf", f"scan-{tuesday}.pdf", f"scan-{wednesday}.pdf", "scan.pdf"]
 
 
 def test_a_move_to_another_file_system_leaves_the_same_bytes(moving: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -741,6 +755,18 @@ def test_a_batch_is_a_run_of_the_job_with_its_tree_and_its_folders_settings(
     health = json.loads((out / ".pagemill/health.json").read_bytes())
     assert list(health["held"]) == [str(tmp_path / "in/held/y.png")]
     assert (health["done"], health["failed"]) == (3, 1)
+
+
+def test_texts_of_files_that_had_the_same_name_are_all_kept(tmp_path: Path) -> None:
+    config, places = echo_config(tmp_path, done="move")
+    settings = FolderSettings(folder_job(tmp_path), {}, {})
+    texts = set()
+    for shade in (10, 20, 10):
+        image(tmp_path / "in/scan.png", shade)
+        assert run_watch(config, places, settings, open_echo, NoProgress(sys.stderr), once=True) == 0
+        texts.add(tuple(sorted(path.read_bytes() for path in places.output.glob("*.txt"))))
+        shutil.rmtree(places.done)
+    assert [len(found) for found in sorted(texts, key=len)] == [1, 2]
 
 
 def test_only_one_watch_runs_on_an_output_folder(tmp_path: Path) -> None:
