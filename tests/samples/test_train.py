@@ -84,3 +84,28 @@ def test_exported_pair_runs_in_the_engine_and_agrees_with_the_network(folder: Pa
             Request(page_prompt(engine.model.tokenizer, found), 8, stop_ids=engine.model.tokenizer.eos_ids)
         )
     assert 1 <= len(events) <= 8
+
+
+def test_transformers_gives_the_network_s_logits(folder: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", minversion="5.24", reason="needs transformers 5.24 or later")
+    import torch
+
+    from samples.model.train.checkpoint import load_weights, put_weights
+    from samples.model.train.network import Network
+    from samples.model.train.vocabulary import open_tokenizer, turns
+
+    run(".hugging_face", folder / "average.safetensors", tmp_path)
+    model = transformers.LightOnOcrForConditionalGeneration.from_pretrained(tmp_path).eval()
+    network = Network()
+    put_weights(network, load_weights(folder / "average.safetensors")[0])
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 56, 84, 3), np.uint8))
+    written = open_tokenizer().encode("In the beginning").ids
+    turn, image = turns()[0], [model.config.image_token_id] * 6
+    ids = torch.tensor([[*turn.before, *image, *turn.after, *written]])
+    with torch.no_grad():
+        normal = (pixels.permute(0, 3, 1, 2).float() / 255 - network.mean) / network.std
+        expected = model(input_ids=ids, pixel_values=normal, image_sizes=torch.tensor([[56, 84]])).logits
+        embedded = network.embed(ids)
+        embedded[:, len(turn.before) : len(turn.before) + 6] = network.see(pixels)[1]
+        found, _ = network.read(embedded, 0)
+    assert (found - expected).abs().max() < 1e-4  # float32, another order of sums
