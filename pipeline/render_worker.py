@@ -23,7 +23,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.child import MEMORY_EXIT, READY
-from pipeline.documents import Document, InspectRequest, document_hash, open_document
+from pipeline.documents import Document, InspectRequest, open_document
 from pipeline.errors import PageError, TooLarge, Unreadable
 from pipeline.page import PageImage, PageRef
 from pipeline.preprocess import RenderSettings
@@ -45,15 +45,15 @@ class Renderer:
     """Answers inspect and render requests; keeps the last document open, since its next page is likely to follow."""
 
     def __init__(self) -> None:
-        self._opened: tuple[Path, str | None, str | None] | None = None
+        self._opened: tuple[Path, str | None] | None = None
         self._document: Document | None = None
 
     def __call__(self, request: InspectRequest | RenderRequest) -> int | PageImage:
         """The page count, or the page."""
         if isinstance(request, InspectRequest):
-            return self._open(request.path, request.password, None).pages
+            return self._open(request.path, request.password).pages
         started = time.perf_counter()
-        document = self._open(request.ref.document, request.password, request.ref.document_hash)
+        document = self._open(request.ref.document, request.password)
         if request.ref.page >= document.pages:
             raise Unreadable(f"page {request.ref.page + 1} does not exist: found {document.pages} pages; the file has changed")
         page = document.render(request.ref.page, request.settings)
@@ -64,19 +64,15 @@ class Renderer:
             request.ref, page.pixels, image_hash.hexdigest(), page.dpi, seconds, page.geometry, page.objects, page.mended
         )
 
-    def _open(self, path: Path, password: str | None, expected_hash: str | None) -> Document:
-        """The document, from the last request where it is the same.  expected_hash: of the file as it was found."""
-        if self._document is not None and self._opened == (path, password, expected_hash):
+    def _open(self, path: Path, password: str | None) -> Document:
+        """The document, from the last request where it is the same."""
+        if self._document is not None and self._opened == (path, password):
             return self._document
         if self._document is not None:
             self._document.close()
         self._document = None
-        document = open_document(path, password)
-        if expected_hash is not None and document_hash(path) != expected_hash:
-            document.close()
-            raise Unreadable("the file has changed since the run began: start it again")
-        self._document, self._opened = document, (path, password, expected_hash)
-        return document
+        self._document, self._opened = open_document(path, password), (path, password)
+        return self._document
 
 
 def serve(connection: Connection, answer: Callable[[object], object]) -> None:

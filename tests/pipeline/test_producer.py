@@ -19,7 +19,6 @@ import psutil
 import pytest
 from PIL import Image
 
-from pipeline.documents import document_hash
 from pipeline.errors import Crashed, PageError, TimedOut, TooLarge, Unreadable
 from pipeline.page import PageFailure, PageImage, PageRef
 from pipeline.preprocess import RenderSettings
@@ -206,8 +205,7 @@ def test_real_documents_come_through_in_order(tmp_path: Path) -> None:
         (save(tmp_path, "d.pdf", b""), 0),
         (tmp_path / "b.png", 0),
     ]
-    pages = [PageRef(path, document_hash(path) if path.exists() else "h", page) for path, page in mixed]
-    with Producer(pages, RenderSettings()) as producer:
+    with Producer([PageRef(path, "h", page) for path, page in mixed], RenderSettings()) as producer:
         results = list(producer)
     shapes = [result.pixels.shape[:2] if isinstance(result, PageImage) else type(result.error) for result in results]
     assert shapes == [(1120, 840), (224, 308), Unreadable, (1120, 840), Unreadable, Unreadable, Unreadable, (224, 308)]
@@ -217,13 +215,3 @@ def test_real_documents_come_through_in_order(tmp_path: Path) -> None:
     assert first.image_hash == last.image_hash
     assert (first.pixels == 255).all()
     assert first.pixels.dtype == np.uint8
-
-
-def test_document_that_was_replaced_since_it_was_found_is_not_read(tmp_path: Path) -> None:
-    path = save(tmp_path, "a.png", Image.new("RGB", (300, 200), "white"))
-    found = PageRef(path, document_hash(path), 0)
-    save(tmp_path, "a.png", Image.new("RGB", (300, 200), "black"))
-    with Producer([found], RenderSettings()) as producer:
-        (result,) = producer
-    assert isinstance(result, PageFailure)
-    assert "changed since the run began" in str(result.error)
