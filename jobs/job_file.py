@@ -37,6 +37,8 @@ def read_job_file(path: Path) -> Layer:
     if repeated:
         raise ConfigError(repeated)
     tree = {section: values for section, values in tree.items() if values is not None}  # a section whose keys are comments
+    if isinstance(tree.get("model"), str):  # a model of the registry, by its name alone
+        tree["model"] = {"name": tree["model"]}
     _rebase_paths(tree, path.parent)
     return Layer(str(path), tree, where)
 

@@ -313,6 +313,16 @@ def test_a_named_model_brings_its_settings_which_a_job_file_beats(tmp_path: Path
     assert Config().sampling.temperature == 0.0
 
 
+def test_a_name_alone_is_enough_in_a_job_file(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("model: lightonocr-3-1b\n")
+    config = load_config(job, {}, {})
+    assert (config.model.name, config.sampling.temperature) == ("lightonocr-3-1b", 0.2)
+    job.write_text("# a comment\nmodel: lightonocr-9\n")
+    with pytest.raises(ConfigError, match="model of the registry, found 'lightonocr-9'"):
+        load_config(job, {}, {})
+
+
 def test_a_job_uses_a_model_by_its_name(tmp_path: Path) -> None:
     place = tmp_path / "models/lightonocr-3-1b"
     place.mkdir(parents=True)

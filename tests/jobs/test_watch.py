@@ -24,7 +24,7 @@ from PIL import Image
 from decoder.errors import ModelError
 from jobs import arrivals, cli, overrides, shelves
 from jobs.arrivals import Arrival, ignored_names
-from jobs.commands.watch import Places, places_of, run_watch
+from jobs.commands.watch import Places, _events, places_of, run_watch
 from jobs.config import Config
 from jobs.errors import ConfigError, LedgerError, OutputError
 from jobs.journal import SPARE_LINES, Entry, Journal
@@ -800,6 +800,18 @@ def _counted(init: Callable[..., None], calls: list[object]) -> Callable[..., No
         init(self, *arguments, **named)
 
     return counted
+
+
+def test_events_cut_the_wait_short(tmp_path: Path) -> None:
+    with _events([tmp_path], True) as wait:
+        deadline, came = time.monotonic() + 20, False
+        while not came and time.monotonic() < deadline:  # the listener needs a moment to begin
+            (tmp_path / "x.pdf").write_text(str(time.monotonic()))
+            came = wait(0.3)
+        assert came
+    with _events([tmp_path], False) as wait:
+        (tmp_path / "x.pdf").write_text("silent")
+        assert not wait(0.3)
 
 
 @pytest.mark.slow
