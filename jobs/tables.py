@@ -55,12 +55,12 @@ class Table:
         return [self.cells[place] for place in dict.fromkeys([*marked, *there[:1]])]
 
 
-def find_tables(markdown: str) -> list[Table]:
-    """Every table of a page."""
+def find_tables(markdown: str, *, with_pipes: bool = True) -> list[Table]:
+    """Every table of a page.  with_pipes: those written with bars too, not only those in HTML."""
     parser = _HtmlTables()
     parser.feed(markdown)
     parser.close()
-    return [*_pipe_tables(markdown), *parser.tables]
+    return [*(_pipe_tables(markdown) if with_pipes else ()), *parser.tables]
 
 
 def _pipe_tables(markdown: str) -> Iterator[Table]:

@@ -314,6 +314,8 @@ HTML = (
         (PIPES, "table", {"cell": "11", "top_heading": "paper"}, "failed"),
         (PIPES, "table", {"cell": "11", "down": "12"}, "failed"),
         (PIPES, "table", {"cell": "99"}, "failed"),
+        (PIPES, "table", {"cell": "11", "ignore_markdown_tables": True}, "failed"),
+        (PIPES + HTML, "table", {"cell": "11", "left": "1890", "ignore_markdown_tables": True}, "passed"),
         (HTML, "table", {"cell": "11", "left": "1890", "up": "10", "right": "21"}, "passed"),
         (HTML, "table", {"cell": "21", "top_heading": "tons", "left_heading": "1890"}, "passed"),
         (HTML, "table", {"cell": "21", "top_heading": "paper"}, "passed"),

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -27,10 +28,12 @@ from jobs.arrivals import Arrival, ignored_names
 from jobs.commands.watch import Places, _events, places_of, run_watch
 from jobs.config import Config
 from jobs.errors import ConfigError, LedgerError, OutputError
+from jobs.job import OpenReader
 from jobs.journal import SPARE_LINES, Entry, Journal
 from jobs.notices import WEBHOOK_TRIES, HealthFile, Webhook
 from jobs.overrides import FolderSettings
 from jobs.shelves import Shelves, root_labels
+from jobs.spec import JobSpec
 from jobs.watch import Finished, Pace, Verdict, Watcher, check_places
 from pipeline.progress import NoProgress
 from tests.fakes import EchoReader
@@ -767,6 +770,22 @@ def test_texts_of_files_that_had_the_same_name_are_all_kept(tmp_path: Path) -> N
         texts.add(tuple(sorted(path.read_bytes() for path in places.output.glob("*.txt"))))
         shutil.rmtree(places.done)
     assert [len(found) for found in sorted(texts, key=len)] == [1, 2]
+
+
+def test_bytes_that_failed_once_are_tried_again_under_a_new_name(tmp_path: Path) -> None:
+    readers = [EchoReader(statuses={0: "failed"}), EchoReader()]
+
+    @contextmanager
+    def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
+        yield OpenReader(readers.pop(0), 1540)
+
+    config, places = echo_config(tmp_path)
+    settings = FolderSettings(folder_job(tmp_path), {}, {})
+    first = image(tmp_path / "in/x.png", 10)  # as if its share had gone while it was read
+    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == 7
+    first.rename(tmp_path / "in/y.png")
+    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == 0
+    assert (places.output / "y.txt").read_text().startswith("page 1 of")
 
 
 def test_only_one_watch_runs_on_an_output_folder(tmp_path: Path) -> None:
