@@ -131,6 +131,22 @@ def run(
     )
 
 
+@app.command()
+def check(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB.yaml | FILE...", help="A job file, or documents and folders of them.", show_default=False),
+    ],
+    sample: Annotated[int, typer.Option(min=0, help="Pages to read for the estimate; 0: none.")] = 5,
+    threads: Threads = None,
+    password: Annotated[str | None, typer.Option(help="Of encrypted PDFs.", show_default=False)] = None,
+) -> int:
+    """Say what a job would read, which files are bad, and about what it would take.  Writes nothing."""
+    from jobs.commands.check import check_job
+
+    return check_job(inputs, {("engine", "threads"): threads, ("input", "password"): password}, sample)
+
+
 @app.command("retry-failed")
 def retry_failed(
     target: Annotated[

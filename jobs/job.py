@@ -84,23 +84,12 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
     with ExitStack() as stack:
         stack.callback(progress.close)
         stopper = stack.enter_context(Stopper())
-        cache = stack.enter_context(
-            InputCache(job.inputs_folder, job.config.input.cache_bytes, kept=job.config.render.ahead + 1)
-        )
-        section = job.config.input
-        if files is None:
-            files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
-        passwords = Passwords(section, files)
-        originals = Originals(file.path for file in files if file.origin is None)
+        inputs = find_inputs(stack, job, files)
         ledger = Ledger(job.ledger_path, this_process())
         stack.callback(ledger.close)
         ledger.begin(job.model_hash, job.settings_hash, job.said, time.time())
-        with Inspector(
-            timeout_seconds=job.config.render.timeout_seconds, memory_bytes=job.config.render.memory_bytes
-        ) as inspector:
-            count_pages = page_counter(inspector, job, passwords)
-            documents = list(open_documents(files, count_pages, section.max_pages, cache.ensure))
-        runner = _build(stack, job, documents, ledger, open_reader, Inputs(cache, passwords, originals))
+        documents = inspect_inputs(job, inputs)
+        runner = _build(stack, job, documents, ledger, open_reader, inputs)
         runner.start(time.time())
         try:
             _drive(runner, progress, stopper)
@@ -119,8 +108,9 @@ def provenance_of(job: JobSpec) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is needed to open a job's documents."""
+    """A job's files, and what is needed to open them."""
 
+    files: Sequence[Found]
     cache: InputCache
     passwords: Passwords
     originals: Originals
@@ -129,6 +119,24 @@ class Inputs:
         """Brings a document's file here if it lies elsewhere; returns its password.  Raises PageError."""
         self.cache.ensure(path)
         return self.passwords(path)
+
+
+def find_inputs(stack: ExitStack, job: JobSpec, files: Sequence[Found] | None = None) -> Inputs:
+    """The files that a job names.  stack: ends what is opened.  files: where they are known.  Raises InputError."""
+    section = job.config.input
+    cache = stack.enter_context(InputCache(job.inputs_folder, section.cache_bytes, kept=job.config.render.ahead + 1))
+    if files is None:
+        files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
+    originals = Originals(file.path for file in files if file.origin is None)
+    return Inputs(files, cache, Passwords(section, files), originals)
+
+
+def inspect_inputs(job: JobSpec, inputs: Inputs) -> list[Document]:
+    """Each file hashed and its pages counted."""
+    render = job.config.render
+    with Inspector(timeout_seconds=render.timeout_seconds, memory_bytes=render.memory_bytes) as inspector:
+        count_pages = _page_counter(inspector, job, inputs.passwords)
+        return list(open_documents(inputs.files, count_pages, job.config.input.max_pages, inputs.cache.ensure))
 
 
 def _build(
@@ -180,8 +188,8 @@ def source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[
     return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
 
 
-def page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> Callable[[Path], int]:
-    """How a job counts a document's pages; a child that crashes over it is given the same attempts as over a page."""
+def _page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> Callable[[Path], int]:
+    """Counts a document's pages; a child that crashes over it is given the same attempts as over a page."""
     max_pages, attempts = job.config.input.max_pages, job.config.run.attempts
 
     def count_pages(path: Path) -> int:

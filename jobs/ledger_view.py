@@ -19,6 +19,7 @@ FINAL_STATUS = (
     "case when state = 'queued' then 'left' when state = 'claimed' then 'in work' "
     "when status = 'ok' and tries > 1 then 'retried' else status end"
 )
+NEWEST = "run = (select max(run) from page as other where other.source = page.source)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of the last run.  status: its final one."""
+    """One page.  status: its final one."""
 
     source: str
     document_hash: str
     page: int
+    model_hash: str
     settings_hash: str
     status: str
     reason: str
@@ -62,13 +64,13 @@ class LedgerView:
         ).fetchone()
         return None if row is None else Run(*row)
 
-    def pages(self, run: Run) -> Iterator[Page]:
-        """The pages that a run asked for, by document and number, whoever did them."""
+    def pages(self, run: Run | None = None) -> Iterator[Page]:
+        """The pages that a run asked for, by document and number, whoever did them; of each document's last run for None."""
         query = (
-            f"select source, document_hash, page, settings_hash, {FINAL_STATUS}, reason from page where run = ? "
-            "order by source, page"
+            f"select source, document_hash, page, model_hash, settings_hash, {FINAL_STATUS}, reason from page "
+            f"where {NEWEST if run is None else 'run = :run'} order by source, page"
         )
-        return (Page(*row) for row in self._db.execute(query, (run.number,)))
+        return (Page(*row) for row in self._db.execute(query, {"run": None if run is None else run.number}))
 
     def done(self, model_hash: str, settings_hash: str) -> set[tuple[str, int]]:
         """(document hash, page) of what is done under a model and settings."""
@@ -79,13 +81,13 @@ class LedgerView:
         """Every file as it was last written."""
         return [OutputFile(*row) for row in self._db.execute("select path, sha256, bytes from output_file order by path")]
 
-    def unwritten(self, run: Run) -> list[str]:
-        """Documents of a run whose pages are all done and for which no output is noted."""
+    def unwritten(self) -> list[str]:
+        """Documents whose pages are all done and for which no output is noted."""
         query = (
-            "select source from page where run = ? and source not in (select source from output_file) "
+            f"select source from page where {NEWEST} and source not in (select source from output_file) "
             "group by source having sum(state <> 'done') = 0 order by source"
         )
-        return [source for (source,) in self._db.execute(query, (run.number,))]
+        return [source for (source,) in self._db.execute(query)]
 
     def workers(self) -> list[tuple[str, int, bool]]:
         """Who holds pages: worker, how many pages, whether it surely is dead."""

@@ -82,6 +82,7 @@ REPORTS = (
         bytes integer not null
     ) strict, without rowid""",
     "create index output_file_source on output_file(source)",
+    "create index page_source on page(source, run)",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS)

@@ -253,11 +253,12 @@ def _memory(snapshot: Snapshot) -> str:
 
 
 def _clock(snapshot: Snapshot) -> str:
-    elapsed = _hours(snapshot.elapsed_seconds)
-    return elapsed if snapshot.eta_seconds is None else f"{elapsed}, about {_hours(snapshot.eta_seconds)} left"
+    elapsed = as_clock(snapshot.elapsed_seconds)
+    return elapsed if snapshot.eta_seconds is None else f"{elapsed}, about {as_clock(snapshot.eta_seconds)} left"
 
 
-def _hours(seconds: float) -> str:
+def as_clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -79,6 +79,11 @@ class PageStore:
         self._db.close()
 
 
+def record_bytes(page: PageText) -> int:
+    """What a page's record takes."""
+    return len(_written(page))
+
+
 def _written(page: PageText) -> str:
     record = {
         "text": page.text,

@@ -25,7 +25,7 @@ MOST_MESSAGES = 50
 
 def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:
     """Runs a job file, or documents with the default settings."""
-    job_file, paths = _split(inputs)
+    job_file, paths = split_inputs(inputs)
     return run_with(load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None}))
 
 
@@ -67,7 +67,7 @@ def tell(report: Report, job: JobSpec, progress: Progress) -> int:
     return 0
 
 
-def _split(inputs: Sequence[str]) -> tuple[Path | None, list[str]]:
+def split_inputs(inputs: Sequence[str]) -> tuple[Path | None, list[str]]:
     """A job file, or documents; never both."""
     job_files = [text for text in inputs if text.lower().endswith(JOB_SUFFIXES)]
     if not job_files:

@@ -15,7 +15,7 @@ MOST_REASONS = 50
 
 
 def print_status(folder: Path, *, as_json: bool) -> int:
-    """Prints how many pages of the last run have each status, who works on them, and why pages are not ok."""
+    """Prints how many pages of each document have each status, who works on them, and why pages are not ok."""
     with open_view(folder) as view:
         run = view.last_run()
         if run is None:
@@ -29,7 +29,7 @@ def print_status(folder: Path, *, as_json: bool) -> int:
 
 
 def _facts(view: LedgerView, run: Run) -> dict[str, object]:
-    pages = list(view.pages(run))
+    pages = list(view.pages())
     troubled = [page for page in pages if page.reason and page.status not in ("left", "in work")]
     return {
         "pages": len(pages),
@@ -48,7 +48,7 @@ def _facts(view: LedgerView, run: Run) -> dict[str, object]:
 def _print_tables(view: LedgerView, run: Run) -> None:
     counts: dict[str, Counter[str]] = {}
     reasons = []
-    for page in view.pages(run):
+    for page in view.pages():
         counts.setdefault(page.source, Counter())[page.status] += 1
         if page.reason and page.status not in ("left", "in work"):
             reasons.append(f"{page.source}, page {page.page + 1}: {page.status}: {page.reason}")

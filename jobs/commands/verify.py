@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from jobs.cli import NOT_AS_WRITTEN
 from jobs.identity import hash_file
 from jobs.ledger import OutputFile
-from jobs.ledger_view import LedgerView, Run, open_view
+from jobs.ledger_view import Page, open_view
 from jobs.records import StoredPages
 from jobs.runner import WHOLE_DOCUMENT
 from jobs.spec import LEDGER_NAME, pages_folder
@@ -20,16 +21,12 @@ def verify_folder(folder: Path) -> int:
         wrong = [f"damaged: {LEDGER_NAME}: {text}" for text in view.damage()]
         files = view.output_files()
         wrong += [told for file in files if (told := check_file(folder, file))]
-        run = view.last_run()
-        pages = 0
-        if run is not None:
-            wrong += [f"never written: outputs of {source}" for source in view.unwritten(run)]
-            records = list(_missing_records(folder, view, run))
-            wrong += records
-            pages = sum(1 for page in view.pages(run))
+        pages = list(view.pages())
+        wrong += [f"never written: outputs of {source}" for source in view.unwritten()]
+        wrong += _missing_records(folder, pages)
     for line in wrong:
         print(line)
-    print(f"{len(files)} files and {pages} pages checked: {len(wrong) or 'nothing'} wrong")
+    print(f"{len(files)} files and {len(pages)} pages checked: {len(wrong) or 'nothing'} wrong")
     if wrong:
         print("give the run command again: it writes what is missing; move a changed file away first, to have it written again")
     return NOT_AS_WRITTEN if wrong else 0
@@ -51,18 +48,23 @@ def check_file(folder: Path, file: OutputFile) -> str:
     )
 
 
-def _missing_records(folder: Path, view: LedgerView, run: Run) -> Iterator[str]:
+def _missing_records(folder: Path, pages: Sequence[Page]) -> Iterator[str]:
     """Finished pages without a record; a page is done again by the next run."""
-    place = pages_folder(folder, run.model_hash, run.settings_hash)
-    if not place.is_dir():
-        yield f"missing: {place.relative_to(folder)}: the finished pages"
-        return
+    done = [page for page in pages if page.status not in ("left", "in work") and page.settings_hash != WHOLE_DOCUMENT]
+    done.sort(key=lambda page: (page.model_hash, page.settings_hash))
+    for (model_hash, settings_hash), group in groupby(done, lambda page: (page.model_hash, page.settings_hash)):
+        place = pages_folder(folder, model_hash, settings_hash)
+        if place.is_dir():
+            yield from _without_record(place, group)
+        else:
+            yield f"missing: {place.relative_to(folder)}: the finished pages"
+
+
+def _without_record(place: Path, pages: Iterable[Page]) -> Iterator[str]:
     store = StoredPages(place)
     records: dict[str, set[int]] = {}
     try:
-        for page in view.pages(run):
-            if page.settings_hash not in (run.settings_hash, WHOLE_DOCUMENT) or page.status in ("left", "in work"):
-                continue
+        for page in pages:
             if page.document_hash not in records:
                 records[page.document_hash] = store.pages(page.document_hash)
             if page.page not in records[page.document_hash]:

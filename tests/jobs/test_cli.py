@@ -128,7 +128,7 @@ def test_bad_document_among_good_ones_fails_alone(pagemill: Pagemill, page: Path
 BAD = {
     "no command": (["frobnicate"], 2, "No such command 'frobnicate'"),
     "no such option": (["run", "{page}", "--frob"], 2, "No such option"),
-    "format that is not": (["run", "{page}", "--format", "pdf"], 3, "expected 'text', 'markdown' or 'jsonl', found 'pdf'"),
+    "format that is not": (["run", "{page}", "--format", "docx"], 3, "'mets', found 'docx'"),
     "job file that is not": (["run", "nope.yaml"], 3, "nope.yaml: cannot read the job file"),
     "job file among documents": (["run", "{page}", "job.yaml"], 3, "expected one job file or documents"),
     "more threads than cores": (["run", "{page}", "-o", "{out}", "--threads", "9999"], 3, "engine.threads: expected at most"),
