@@ -21,6 +21,7 @@ Kind = Literal["auto", "rich", "tqdm", "json", "none"]
 
 WINDOW_SECONDS = 60.0
 WINDOW_PAGES = 1000
+LIFE_SIGN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +140,19 @@ class NoProgress:
 
 
 class JsonProgress:
-    """One JSON object a line: {"event": "progress", ...} whenever a count changes, {"event": "note", "text": ...}."""
+    """One JSON object a line: {"event": "note", "text": ...}; {"event": "progress", ...} whenever a count changes, and every
+    ten seconds, so that a machine can tell a long page from a dead run."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._last: tuple[int, int] | None = None
+        self._due = 0.0
 
     def show(self, snapshot: Snapshot) -> None:
-        """A line, if a page ended since the last."""
+        """A line, if a page ended since the last, or it is ten seconds ago."""
         state = (snapshot.done, snapshot.pages)
-        if state != self._last:
-            self._last = state
+        if state != self._last or snapshot.elapsed_seconds >= self._due:
+            self._last, self._due = state, snapshot.elapsed_seconds + LIFE_SIGN_SECONDS
             self._write({"event": "progress", **asdict(snapshot), "left": snapshot.left})
 
     def note(self, text: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
+import sys
 
 import pytest
 
-from pipeline.progress import Kind, Meter, open_progress
+from pipeline.progress import Kind, Meter, open_progress, resident_bytes
 
 
 def metered() -> Meter:
@@ -73,3 +75,30 @@ def test_auto_is_plain_where_there_is_no_terminal() -> None:
     progress.show(metered().snapshot(105.0))
     progress.close()
     assert "\x1b" not in errors.getvalue()
+
+
+def test_json_lines_go_on_while_a_page_takes_long() -> None:
+    output = io.StringIO()
+    progress = open_progress("json", io.StringIO(), output)
+    for second in range(100, 131):
+        progress.show(metered().snapshot(float(second)))
+    assert [json.loads(line)["elapsed_seconds"] for line in output.getvalue().splitlines()] == [0, 10, 20, 30]
+
+
+def test_stages_and_memory_are_shown() -> None:
+    snapshot = dataclasses.replace(metered().snapshot(105.0), rendering=3, reading=16, writing=2, memory_bytes=300 << 20)
+    errors, output = io.StringIO(), io.StringIO()
+    for kind, stream in (("rich", errors), ("json", output)):
+        progress = open_progress(kind, errors, output)  # type: ignore[arg-type]
+        progress.show(snapshot)
+        progress.close()
+        assert stream.getvalue()
+    assert "3 rendering, 16 reading, 2 writing" in errors.getvalue()
+    assert "300 MiB" in errors.getvalue()
+    line = json.loads(output.getvalue())
+    assert (line["rendering"], line["reading"], line["writing"], line["memory_bytes"]) == (3, 16, 2, 300 << 20)
+
+
+def test_memory_of_this_process_is_known_on_linux() -> None:
+    found = resident_bytes()
+    assert found is None if sys.platform != "linux" else found is not None and found > 1 << 20
