@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pikepdf
@@ -129,3 +132,35 @@ def test_a_page_renders_the_same_in_a_fresh_process_as_after_hostile_files(ended
     assert first is not None
     assert again is not None
     assert (again == first).all()
+
+
+def test_a_page_whose_text_layer_is_empty_is_drawn(tmp_path: Path) -> None:
+    hidden = picture_pdf(jpeg(), "/DCTDecode", after=b" BT 3 Tr ET")
+    ended = render_all(tmp_path, {"scan": Case(21, hidden, ["ink"])}, RenderSettings())["scan"]
+    assert ended.ends == ["ink"]
+    assert ended.first is not None
+    assert is_print(ended.first)
+
+
+def test_the_parent_never_loads_pdfium(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(square_page())
+    code = f"""
+import sys
+import os
+import subprocess
+import sys
+from pathlib import Path
+from pipeline.documents import inspect
+from pipeline.page import PageImage, PageRef
+from pipeline.preprocess import RenderSettings
+from pipeline.producer import Producer
+path = Path({str(tmp_path / "a.pdf")!r})
+assert inspect(path).pages == 1
+with Producer([PageRef(path, "h", 0)] * 8, RenderSettings(), workers=2) as producer:
+    assert all(isinstance(page, PageImage) for page in producer)
+print([name for name in ("pypdfium2", "pikepdf") if name in sys.modules])
+"""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "[]"
