@@ -45,6 +45,7 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
                 backend=config.vision.backend,
                 precision=config.vision.precision,
                 team=team,
+                cached=config.engine.repack_cache,
                 text_width=model.spec.width,
             )
         stack.enter_context(closing(encoder))

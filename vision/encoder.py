@@ -42,11 +42,15 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How to run.  threads: of the compute team, None for all of the machine's; team: one to share instead."""
+    """How to run.  threads: of the compute team, None for all of the machine's; team: one to share instead.
+
+    path: of the file, where its repacked weights are to be kept in the cache folder for the next start.
+    """
 
     precision: Precision = "auto"
     threads: int | None = None
     team: Team | None = None
+    path: Path | None = None
 
 
 Opener = Callable[[StoredWeights, EncoderSettings], Encoder]
@@ -60,16 +64,21 @@ def open_encoder(
     threads: int | None = None,
     text_width: int | None = None,
     team: Team | None = None,
+    cached: bool = False,
 ) -> Encoder:
     """Open an mmproj file.  Raises NotGguf or Refused for the file, ModelError for a backend or precision that is not there.
 
     text_width: width of the text model that reads the rows, checked before a weight is read.  team: a compute team to share
-    where the backend computes on this machine's cores; who made it closes it.
+    where the backend computes on this machine's cores; who made it closes it.  cached: keep the repacked weights in the cache
+    folder for the next start, where the backend repacks them.
     """
     opener = _opener(backend)
     if precision not in get_args(Precision):
         raise ModelError(f"vision precision should be {', '.join(get_args(Precision))}, found {precision!r}")
-    return opener(open_weights(Path(path), text_width=text_width), EncoderSettings(precision, threads, team))
+    return opener(
+        open_weights(Path(path), text_width=text_width),
+        EncoderSettings(precision, threads, team, Path(path) if cached else None),
+    )
 
 
 def _open_reference(weights: StoredWeights, settings: EncoderSettings) -> Encoder:

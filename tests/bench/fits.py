@@ -13,34 +13,40 @@ if TYPE_CHECKING:
     from tests.bench.sections import Bench
 
 Point = tuple[float, float]
-Series = tuple[str, int, tuple[int, ...], Callable[[int], float]]
+Series = tuple[str, int, tuple[float, ...], Callable[[float], float]]
 
 
 def series(bench: Bench, ours: Worker) -> Iterator[Series]:
     """(name, degree of the fit, points, seconds at a point)."""
     text = {"text": bench.text, "threads": bench.threads}
 
-    def prefill(tokens: int) -> float:
-        return float(ours.ask("prefill", tokens=tokens, **text)["seconds"])
+    def prefill(tokens: float) -> float:
+        return float(ours.ask("prefill", tokens=int(tokens), **text)["seconds"])
 
-    def decode(batch: int) -> float:
-        return float(ours.ask("decode", batch=batch, context=512, kv_cache="f16", steps=5, **text)["seconds"])
+    def decode(batch: float) -> float:
+        return float(ours.ask("decode", batch=int(batch), context=512, kv_cache="f16", steps=5, **text)["seconds"])
 
-    def context(tokens: int) -> float:
-        return float(ours.ask("decode", batch=8, context=tokens, kv_cache="f16", steps=5, **text)["seconds"])
+    def context(tokens: float) -> float:
+        return float(ours.ask("decode", batch=8, context=int(tokens), kv_cache="f16", steps=5, **text)["seconds"])
 
-    def threads(count: int) -> float:
-        return float(ours.ask("prefill", text=bench.text, tokens=512, threads=count)["seconds"])
+    def threads(share: float) -> float:
+        return float(ours.ask("prefill", text=bench.text, tokens=512, threads=round(1 / share))["seconds"])
 
-    def page(side: int) -> float:
-        common = {"mmproj": bench.mmproj, "precision": bench.precision, "threads": bench.threads}
-        return float(ours.ask("vision", width=14 * side, height=14 * side, **common)["seconds"])
+    encoder = {"mmproj": bench.mmproj, "precision": bench.precision, "threads": bench.threads}
+
+    def page(side: float) -> float:
+        return float(ours.ask("vision", width=int(14 * side), height=int(14 * side), **encoder)["seconds"])
+
+    def pages(count: float) -> float:
+        job = {"side": 280, "pages": int(count), "answer": 32, "slots": 16, "kv_cache": "f16"}
+        return float(ours.ask("job", text=bench.text, **job, **encoder)["seconds"])
 
     yield "prefill seconds by prompt tokens", 2, (128, 256, 512, 1024, 2048), prefill
     yield "decode step seconds by sequences", 1, (1, 2, 4, 8, 16, 24), decode
     yield "decode step seconds by context", 1, (16, 256, 512, 1024, 2048), context
-    yield "prefill seconds by threads", 1, tuple(range(1, bench.threads + 1)), threads
+    yield "prefill seconds by 1 / threads", 1, tuple(1 / count for count in range(1, bench.threads + 1)), threads
     yield "page seconds by side in patches", 4, (14, 26, 38, 50, 62), page
+    yield "job seconds by small pages of 32 tokens", 1, (1, 2, 4, 8, 16, 32), pages
 
 
 def fit(points: Sequence[Point], degree: int) -> dict[str, Any]:

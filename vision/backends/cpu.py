@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.errors import ModelError
+from decoder.kernels.compile import cache_folder
 from decoder.kernels.drivers.segments import BIDIRECTIONAL
 from decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
 from decoder.kernels.isa import LANES, Isa, detect
@@ -25,7 +26,8 @@ from decoder.kernels.team import Team
 from decoder.kernels.tiles_softmax import Precision
 from decoder.kv_cache import KvCache
 from decoder.kv_codec import CODECS
-from decoder.panels import repack
+from decoder.panel_store import PanelStore, store_path
+from decoder.panels import Panels, repack
 from decoder.recorder import HeadNorms, Recorder, StepTables, new_rows
 from decoder.spec import AttentionSpec, RopeSpec
 from decoder.weights import Matrix, Part, padded
@@ -43,6 +45,8 @@ Products = Literal["bf16", "int8", "f32"]
 """How the layers multiply; f32: as exactly as the file's weights."""
 CAPACITY_STEP = 1024
 """Buffers grow by this many patches, so that pages of one kind share a recording."""
+ROWS_AT_ONCE = 128
+"""Weights rounded at a time, so that what lies between stays in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +79,20 @@ class CpuEncoder:
 
     shares_cores = True
 
-    def __init__(self, stored: StoredWeights, team: Team, isa: Isa, products: Products, *, owns_team: bool = True) -> None:
+    def __init__(
+        self,
+        stored: StoredWeights,
+        team: Team,
+        isa: Isa,
+        products: Products,
+        *,
+        owns_team: bool = True,
+        store: PanelStore | None = None,
+    ) -> None:
         self._owns_team = owns_team
         self.spec, self.team, self.isa = stored.spec, team, isa
         self.attention: Precision = "bf16" if isa.bf16 and products != "f32" else "f32"
-        self.weights = _Loader(stored, team.threads, products).load()
+        self.weights = _Loader(stored, team.threads, products, store).load()
         self._recording: _Recording | None = None
 
     def encode(self, patches: Patches) -> Floats:
@@ -105,14 +118,14 @@ class _Loader:
     bfloat16's error.
     """
 
-    def __init__(self, stored: StoredWeights, threads: int, products: Products) -> None:
-        self._stored, self._threads, self._products = stored, threads, products
+    def __init__(self, stored: StoredWeights, threads: int, products: Products, store: PanelStore | None) -> None:
+        self._stored, self._threads, self._products, self._store = stored, threads, products, store
 
     def load(self) -> _Weights:
         """Everything."""
         with ThreadPoolExecutor(self._threads) as pool:
             layers = tuple(pool.map(self._layer, range(self._stored.spec.layers)))
-        return _Weights(
+        weights = _Weights(
             self._exact(VisionRole.PATCH_EMBEDDING),
             self._norm(VisionRole.PRE_NORM),
             layers,
@@ -121,6 +134,9 @@ class _Loader:
             self._exact(VisionRole.PROJECTOR_IN),
             self._exact(VisionRole.PROJECTOR_OUT),
         )
+        if self._store is not None:
+            self._store.save()
+        return weights
 
     def _layer(self, number: int) -> _Layer:
         return _Layer(
@@ -143,17 +159,25 @@ class _Loader:
 
     def _panels(self, layer: int, roles: tuple[VisionRole, ...], products: Products) -> Matrix:
         """The roles' matrices, one below the other."""
+        if self._store is None:
+            panels = self._repacked(layer, roles, products)
+        else:
+            panels = self._store.panels(f"{layer}.{roles[0].name}", lambda: self._repacked(layer, roles, products))
+        return Matrix((Part(panels, 0, None),), (0,), panels.rows)
+
+    def _repacked(self, layer: int, roles: tuple[VisionRole, ...], products: Products) -> Panels:
         rows = np.concatenate([self._stored.matrix(role, layer) for role in roles])
         types = {self._stored.plan.tensors[role, layer].type_name for role in roles}
         if products == "bf16":
-            panels = repack(to_bf16(rows).view(np.uint8), "BF16")
-        elif products == "int8":
-            panels = repack(to_q8_0(rows), "Q8_0")
-        elif types == {"F16"}:
-            panels = repack(rows.astype(np.float16).view(np.uint8), "F16")  # exact: they come from float16
-        else:
-            panels = repack(rows.view(np.uint8), "F32")
-        return Matrix((Part(panels, 0, None),), (0,), len(rows))
+            rounded = np.empty(rows.shape, np.uint16)
+            for first in range(0, len(rows), ROWS_AT_ONCE):
+                rounded[first : first + ROWS_AT_ONCE] = to_bf16(rows[first : first + ROWS_AT_ONCE])
+            return repack(rounded.view(np.uint8), "BF16")
+        if products == "int8":
+            return repack(to_q8_0(rows), "Q8_0")
+        if types == {"F16"}:
+            return repack(rows.astype(np.float16).view(np.uint8), "F16")  # exact: they come from float16
+        return repack(rows.view(np.uint8), "F32")
 
 
 class _Recording:
@@ -233,7 +257,9 @@ def open_cpu(weights: StoredWeights, settings: EncoderSettings) -> CpuEncoder:
         raise ModelError(f"the CPU encoder {what}, the file has {', '.join(uneven)}")
     fastest: Products = "bf16" if isa.bf16 else "f32"
     products = fastest if settings.precision == "auto" else settings.precision
-    return CpuEncoder(weights, settings.team or Team(settings.threads), isa, products, owns_team=settings.team is None)
+    team, owns_team = settings.team or Team(settings.threads), settings.team is None
+    store = PanelStore(store_path(settings.path, cache_folder(), f"vision {products}")) if settings.path else None
+    return CpuEncoder(weights, team, isa, products, owns_team=owns_team, store=store)
 
 
 def _sizes(spec: VisionSpec) -> Sequence[tuple[str, int]]:

@@ -1,0 +1,28 @@
+"""Repacked encoder weights kept on disk: the second start maps them and gives the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs.models import SAMPLE_FOLDERS
+from vision.encoder import open_encoder
+from vision.patches import to_patches
+
+MMPROJ = SAMPLE_FOLDERS[1] / "mmproj-f16.gguf"
+
+
+@pytest.mark.parametrize("precision", ["auto", "f32"])
+def test_a_cached_encoder_gives_the_same_rows(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGEMILL_CACHE", str(tmp_path))
+    pixels = np.random.default_rng(0).standard_normal((3, 56, 84), np.float32)
+    rows = []
+    for cached in (False, True, True):
+        encoder = open_encoder(MMPROJ, precision=precision, threads=1, cached=cached)  # type: ignore[arg-type]
+        rows.append(encoder.encode(to_patches(pixels, encoder.spec)))
+        encoder.close()
+    assert len(list(tmp_path.glob("panels/*.panels"))) == 1
+    assert np.array_equal(rows[0], rows[1])
+    assert np.array_equal(rows[0], rows[2])
