@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from rapidfuzz.distance import Indel
 
 from jobs.errors import InputError
 from jobs.identity import hash_file
@@ -92,12 +93,13 @@ def differences(old: str, new: str) -> list[tuple[str, str]]:
     if len(before) + len(after) > MOST_COMPARED_WORDS:
         return [("-", old), ("+", new)]
     found: list[tuple[str, str]] = []
-    for kind, start, end, other_start, other_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "equal":
-            found.append(("=", " ".join(before[start:end])))
-            continue
-        found += [("-", " ".join(before[start:end]))] if end > start else []
-        found += [("+", " ".join(after[other_start:other_end]))] if other_end > other_start else []
+    for change in Indel.opcodes(before, after):
+        old_words = " ".join(before[change.src_start : change.src_end])
+        new_words = " ".join(after[change.dest_start : change.dest_end])
+        if change.tag == "equal":
+            found.append(("=", new_words))
+        else:
+            found += [(sign, words) for sign, words in (("-", old_words), ("+", new_words)) if words]
     return found
 
 

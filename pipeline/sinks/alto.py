@@ -39,10 +39,11 @@ class AltoSink:
         _add(source, "documentIdentifier", documentIdentifierLocation="sha256").text = document.content_hash
         for page in pages:
             _add_processing(description, page)
-        _add_tags(root, pages)
+        blocks = [blocks_of(page) for page in pages]
+        _add_tags(root, {block.label for some in blocks for block in some})
         layout = _add(root, "Layout")
-        for page in pages:
-            _add_page(layout, page)
+        for page, some in zip(pages, blocks, strict=True):
+            _add_page(layout, page, some)
         if not pages:  # the schema wants a page; number 0 is none
             _add(layout, "Page", ID="page_0", PHYSICAL_IMG_NR="0", QUALITY="Missing")
         return xml_bytes(root)
@@ -63,15 +64,14 @@ def _add_processing(description: etree._Element, page: PageText) -> None:
     _add(software, "softwareVersion").text = dict(facts).get("software", "").removeprefix("pagemill ")
 
 
-def _add_tags(root: etree._Element, pages: Sequence[PageText]) -> None:
-    labels = sorted({block.label for page in pages for block in blocks_of(page)})
+def _add_tags(root: etree._Element, labels: set[str]) -> None:
     if labels:
         tags = _add(root, "Tags")
-        for label in labels:
+        for label in sorted(labels):
             _add(tags, "LayoutTag", ID=_label_id(label), LABEL=label)
 
 
-def _add_page(layout: etree._Element, page: PageText) -> None:
+def _add_page(layout: etree._Element, page: PageText, blocks: Sequence[Block]) -> None:
     number = page.ref.page + 1
     element = _add(layout, "Page", ID=f"page_{number}", PHYSICAL_IMG_NR=str(number), PROCESSINGREFS=f"read_{number}")
     size = {}
@@ -85,7 +85,6 @@ def _add_page(layout: etree._Element, page: PageText) -> None:
     if confidence is not None and page.text:
         element.set("PC", f"{confidence:.4f}")
     space = _add(element, "PrintSpace", **(size | {"HPOS": "0", "VPOS": "0"} if size else {}))
-    blocks = blocks_of(page)
     for index, block in enumerate(blocks):
         has_next = index + 1 < len(blocks)
         _add_block(space, block, page, f"block_{number}_{index + 1}", f"block_{number}_{index + 2}" if has_next else None)

@@ -17,6 +17,8 @@ _NUMBERS = frozenset({"EN", "AN"})
 
 def visual_order(line: str) -> str:
     """The line from left to right, as it stands on the page."""
+    if line.isascii():
+        return line
     kinds = [unicodedata.bidirectional(letter) for letter in line]
     if not _RIGHT.intersection(kinds):
         return line

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from lxml import etree
 
 from pipeline.confidence import page_confidence
-from pipeline.layout import blocks_of, has_boxes
+from pipeline.layout import has_boxes
 from pipeline.page import PageText
 
 SOFTWARE = "Pagemill"
@@ -81,7 +81,7 @@ def confidence_of(page: PageText) -> float | None:
 
 def boxes_note(page: PageText) -> str:
     """Whose boxes the page's blocks have."""
-    if not blocks_of(page):
+    if not page.text.strip():
         return NO_TEXT
     return MODEL_BOXES if has_boxes(page) else NO_BOXES
 
