@@ -16,7 +16,7 @@ from decoder.kernels.drivers.segments import DECODE_ROWS, PROMPT_CHUNK
 from decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
 from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array
-from decoder.kernels.ops_rows import Source
+from decoder.kernels.ops_rows import Source, prepare
 from decoder.kernels.program import Program
 from decoder.kernels.team import Team
 from decoder.kv_cache import KvCache
@@ -41,10 +41,10 @@ class Forward:
         self._angles = rope_tables(rope, weights.rope_divisors, cache.capacity) if rope else None
         self._record = Recorder(self._program, cache, self._tables, "bf16" if isa.bf16 and not exact else "f32")
         self._x, self._output_rows = new_rows(rows, spec.width), np.zeros(outputs, np.int64)
-        self._record_layers(weights.layers, rows)
+        last = self._record_layers(weights.layers, rows, outputs)
         self._logits = new_rows(outputs, spec.vocab)
-        last = Source("rms", self._x, spec.width, spec.norm.eps, weights.output_norm, index=self._output_rows)
-        self._record.product(last, weights.output, self._logits, rows=OUTPUTS)
+        final = Source("rms", last, spec.width, spec.norm.eps, weights.output_norm)
+        self._record.product(final, weights.output, self._logits, rows=OUTPUTS)
 
     def run(self, segments: Sequence[Segment]) -> Floats:
         """One step.  Returns the outputs' logits in the segments' order: (outputs, vocab) float32, valid until the next run."""
@@ -53,8 +53,11 @@ class Forward:
         logits: Floats = self._logits[: self._program.step[OUTPUTS], : self.spec.vocab]
         return logits
 
-    def _record_layers(self, layers: Sequence[Layer], rows: int) -> None:
-        """x += attention(norm(x)); x += feed_forward(norm(x)); row buffers are shared by all layers."""
+    def _record_layers(self, layers: Sequence[Layer], rows: int, outputs: int) -> Array:
+        """x += attention(norm(x)); x += feed_forward(norm(x)); row buffers are shared by all layers.
+
+        After the last attention only the rows that need logits go on; returns their buffer.
+        """
         buffers: dict[tuple[str, int], Array] = {}
 
         def buffer(name: str, width: int) -> Array:
@@ -65,23 +68,29 @@ class Forward:
         for number, layer in enumerate(layers):
             facts = self.spec.attention[number]
             attended = buffer("attended", facts.heads * facts.head_dim)
-            self._attention(number, layer, buffer("qkv", layer.qkv.width), attended)
-            self._feed_forward(layer, buffer("gate_up", layer.gate_up.width))
+            self._attend(number, layer, buffer("qkv", layer.qkv.width), attended)
+            if number < len(layers) - 1:
+                self._transform(layer, attended, self._x, buffer("gate_up", layer.gate_up.width))
+        last, chosen = new_rows(outputs, self.spec.width), new_rows(outputs, attended.shape[1])
+        for source, target in ((self._x, last), (attended, chosen)):
+            prepare(self._program, Source("copy", source, target.shape[1], index=self._output_rows), target, rows=OUTPUTS)
+        self._transform(layer, chosen, last, new_rows(outputs, layer.gate_up.width), rows=OUTPUTS)
+        return last
 
-    def _attention(self, number: int, layer: Layer, qkv: Array, attended: Array) -> None:
-        """x += output(attention(norm(x)))."""
+    def _attend(self, number: int, layer: Layer, qkv: Array, attended: Array) -> None:
+        """attended = attention(norm(x))."""
         spec, record, facts = self.spec, self._record, self.spec.attention[number]
         record.product(Source("rms", self._x, spec.width, spec.norm.eps, layer.attn_norm), layer.qkv, qkv)
         norms = HeadNorms(layer.q_norm, layer.k_norm, spec.norm.eps)
         record.attention(facts, number, qkv, layer.qkv.columns, norms, attended)
-        record.product(Source("copy", attended, facts.heads * facts.head_dim), layer.attn_output, self._x, add=True)
 
-    def _feed_forward(self, layer: Layer, gate_up: Array) -> None:
-        """x += down(activation(gate(norm(x))) * up(norm(x)))."""
+    def _transform(self, layer: Layer, attended: Array, x: Array, gate_up: Array, rows: int = ROWS) -> None:
+        """x += output(attended); x += down(activation(gate(norm(x))) * up(norm(x)))."""
         spec, record = self.spec, self._record
-        record.product(Source("rms", self._x, spec.width, spec.norm.eps, layer.ffn_norm), layer.gate_up, gate_up)
+        record.product(Source("copy", attended, attended.shape[1]), layer.attn_output, x, rows=rows, add=True)
+        record.product(Source("rms", x, spec.width, spec.norm.eps, layer.ffn_norm), layer.gate_up, gate_up, rows=rows)
         gated = Source(f"{spec.activation}_gated", gate_up, spec.ff_width, up_column=layer.gate_up.columns[1])
-        record.product(gated, layer.down, self._x, add=True)
+        record.product(gated, layer.down, x, rows=rows, add=True)
 
     def _lay_out(self, segments: Sequence[Segment]) -> None:
         """Lay the segments' rows one after the other, and say in the tables whose they are."""
