@@ -8,14 +8,16 @@ import json
 import logging
 import os
 import plistlib
+import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from jobs.overrides import FolderSettings
 from jobs.shelves import Shelves, root_labels
 from jobs.spec import JobSpec
 from jobs.watch import Finished, Pace, Verdict, Watcher, check_places
+from pipeline.durable import TEMP_SUFFIX
 from pipeline.progress import NoProgress
 from tests.fakes import EchoReader
 from tests.jobs.echo_job import open_echo
@@ -874,6 +877,43 @@ def test_for_real(tmp_path: Path, server: HTTPServer, events: bool) -> None:
     assert sorted(told) == sorted((name, "failed" if name == "bad.pdf" else "done") for name in expected)
     assert (out / "grows.txt").read_bytes() == (out / "before/label.txt").read_bytes()
     assert (out / "later.txt").read_bytes() == (out / "copy.txt").read_bytes() == (out / "before/notice.txt").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("done", ["leave", "move"])
+def test_a_watch_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path: Path, done: str) -> None:
+    count, source = 60, random.Random(3)
+    for number in range(count):
+        image(tmp_path / f"in/{number % 7}/{number:03}.png", number)
+    bad = tmp_path / "in/bad.pdf"
+    bad.write_bytes(b"no document")
+    (tmp_path / "job.yaml").write_text(
+        "input: {paths: [in]}\noutput: {folder: out, formats: [text]}\nrender: {workers: 1}\n"
+        f"watch: {{done: {done}, settle_seconds: 0.1, scan_seconds: 0.3, batch_files: 8, events: false}}\n"
+    )
+    command = [sys.executable, "-m", "tests.jobs.echo_watch", str(tmp_path)]
+    out = tmp_path / "out"
+    for _ in range(6):
+        before, deadline = len(list(out.rglob("*.txt"))), time.monotonic() + 60
+        watch = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+        while len(list(out.rglob("*.txt"))) == before and watch.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.5 * source.random())
+        watch.kill()
+        watch.wait()
+    last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert last.returncode in (0, 7), last.stderr
+    texts = {path.relative_to(out).as_posix() for path in out.rglob("*.txt")}
+    assert texts == {f"{number % 7}/{number:03}.txt" for number in range(count)} | {"bad.txt"}
+    assert [path.name for path in (out / "failed").rglob("*.json")] == ["bad.pdf.reason.json"]
+    left = {path.name for path in (tmp_path / "in").rglob("*") if path.is_file()}
+    put = {path.name for path in (out / "done").rglob("*") if path.is_file()}
+    names = {f"{number:03}.png" for number in range(count)}
+    assert (left, put) == ((names | {"bad.pdf"}, set()) if done == "leave" else (set(), names))
+    assert [path for path in out.rglob("*") if path.name.endswith(TEMP_SUFFIX)] == []
+    with closing(sqlite3.connect(out / ".pagemill/ledger.sqlite3")) as ledger:
+        twice = "select page_id from attempt join page on page.id = page_id where ended = 'finished' and status = 'ok' "
+        assert ledger.execute(twice + "group by page_id having count(*) > 1").fetchall() == []
 
 
 def _files_told(server: HTTPServer) -> list[dict[str, str]]:

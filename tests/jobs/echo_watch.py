@@ -1,0 +1,26 @@
+"""A watch of the real parts around a reader that echoes, as a process of its own that a test can kill.
+
+python -m tests.jobs.echo_watch FOLDER: watches FOLDER/in with FOLDER/job.yaml until all is done.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jobs.commands.watch import places_of, run_watch
+from jobs.layers import load_config
+from jobs.overrides import FolderSettings
+from pipeline.progress import NoProgress
+from tests.jobs.echo_job import open_echo
+
+
+def main(folder: str) -> int:
+    job = Path(folder, "job.yaml")
+    config = load_config(job, {}, {})
+    settings = FolderSettings(job, {}, {})
+    return run_watch(config, places_of(config), settings, open_echo, NoProgress(sys.stderr), once=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
