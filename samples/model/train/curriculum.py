@@ -17,16 +17,24 @@ LARGE: tuple[Size, ...] = ((644, 448), (644, 448), (560, 448), (448, 448), (644,
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A share of a step: pages of one of these sizes, together of about so many patches.
+
+    is_frozen: the decoder alone learns from them; each comes again in later steps (shelf.py).
+    """
+
+    sizes: tuple[Size, ...]
+    patches: int
+    is_frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a step holds from `step` on: patches of pages that all of the network learns from, and of
-    those for the decoder alone (new ones; each comes again, see shelf.py)."""
+    """What steps hold from `step` on."""
 
     step: int
-    whole: tuple[Size, ...]
-    whole_patches: int
-    frozen: tuple[Size, ...]
-    frozen_patches: int
     recipe: Recipe
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +48,32 @@ class Curriculum:
         """What to render for a step; depends on nothing else."""
         rng = Random(f"groups {seed} {step}")
         lesson = [lesson for lesson in self.lessons if lesson.step <= step][-1]
-        kinds = ((lesson.whole, lesson.whole_patches, False), (lesson.frozen, lesson.frozen_patches, True))
-        return [
-            self._group(rng.choice(sizes), patches, is_frozen, lesson.recipe) for sizes, patches, is_frozen in kinds if patches
-        ]
+        return [self._group(rng.choice(part.sizes), part, lesson.recipe) for part in lesson.parts]
 
-    def _group(self, size: Size, patches: int, is_frozen: bool, recipe: Recipe) -> Group:
-        a_page = size[0] // PATCH * (size[1] // PATCH)
-        pages = max(1, round(patches / a_page))
-        return Group(size[0], size[1], pages, min(pages, max(1, round(pages * a_page / self.batch_patches))), is_frozen, recipe)
+    def _group(self, size: Size, part: Part, recipe: Recipe) -> Group:
+        height, width = size
+        a_page = height // PATCH * (width // PATCH)
+        pages = max(1, round(part.patches / a_page))
+        batches = min(pages, max(1, round(pages * a_page / self.batch_patches)))
+        return Group(height, width, pages, batches, part.is_frozen, recipe)
 
 
-DEFAULT = Curriculum(
+DEFAULT = Curriculum(  # two cores: about 250 GFLOP a step
     (
-        Lesson(0, STRIPS, 3072, PAGES, 2048, EVERYDAY),
-        Lesson(400, STRIPS + PAGES[:3], 3072, LARGE, 2048, EVERYDAY),
+        Lesson(0, EVERYDAY, (Part(STRIPS, 3072), Part(PAGES, 2048, is_frozen=True))),
+        Lesson(400, EVERYDAY, (Part(STRIPS + PAGES[:3], 3072), Part(LARGE, 2048, is_frozen=True))),
     )
 )
-WIDE = Curriculum((Lesson(0, STRIPS + PAGES, 6144, LARGE, 6144, FULL),))
-SMOKE = Curriculum((Lesson(0, ((56, 224),), 512, (), 0, EVERYDAY),), batch_patches=256)
-CURRICULA = {"default": DEFAULT, "wide": WIDE, "smoke": SMOKE}
+WIDE = Curriculum(  # two cores, after DEFAULT: all fonts, columns, tables
+    (Lesson(0, FULL, (Part(STRIPS + PAGES, 6144), Part(LARGE, 4096, is_frozen=True))),)
+)
+GPU = Curriculum(  # one GPU, from nothing or from a checkpoint: some 10 TFLOP a step
+    (
+        Lesson(0, EVERYDAY, (Part(STRIPS, 65536),)),
+        Lesson(500, EVERYDAY, (Part(STRIPS, 32768), Part(PAGES, 65536))),
+        Lesson(1000, FULL, (Part(STRIPS, 32768), Part(PAGES, 32768), Part(LARGE, 65536))),
+    ),
+    batch_patches=49152,
+)
+SMOKE = Curriculum((Lesson(0, EVERYDAY, (Part(((56, 224),), 512),)),), batch_patches=256)
+CURRICULA = {"default": DEFAULT, "wide": WIDE, "gpu": GPU, "smoke": SMOKE}

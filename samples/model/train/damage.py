@@ -32,13 +32,12 @@ def blur(image: Image.Image, rng: Random) -> Image.Image:
 
 def colour(image: Image.Image, rng: Random, worn: bool) -> NDArray[np.float32]:
     """Coverage to colour, (height, width, 3) float32: black on white, or when worn greyer ink on tinted paper."""
-    ink = np.zeros(3, np.float32)
-    paper = np.full(3, 255, np.float32)
-    if worn:
-        ink = np.full(3, rng.uniform(0, 90), np.float32) + np.array([rng.uniform(-8, 8) for _ in range(3)], np.float32)
-        paper = np.array(rng.choice(PAPERS), np.float32) - rng.uniform(0, 30)
-    coverage = np.asarray(image, np.float32)[:, :, None] / 255
-    return (ink + (paper - ink) * coverage).astype(np.float32)
+    coverage = np.asarray(image, np.float32)[:, :, None]
+    if not worn:
+        return np.broadcast_to(coverage, (*coverage.shape[:2], 3))
+    ink = np.full(3, rng.uniform(0, 90), np.float32) + np.array([rng.uniform(-8, 8) for _ in range(3)], np.float32)
+    paper = np.array(rng.choice(PAPERS), np.float32) - rng.uniform(0, 30)
+    return (ink + (paper - ink) * (coverage / 255)).astype(np.float32)
 
 
 def noise(pixels: NDArray[np.float32], rng: Random) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ Packages: fonts-dejavu, fonts-liberation, fonts-freefont-ttf, fonts-noto-core (B
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,7 +14,7 @@ from random import Random
 
 from PIL import ImageFont
 
-FOLDER = Path("/usr/share/fonts/truetype")
+FOLDER = Path(os.environ.get("PAGEMILL_FONTS", "/usr/share/fonts/truetype"))
 REGULAR, BOLD, SLANTED = 0, 1, 2
 
 
@@ -73,9 +74,8 @@ def open_face(cut: str, size_px: float) -> Face:
     """Refuses a missing file with the packages to install."""
     path = FOLDER / cut
     if not path.exists():
-        raise SystemExit(
-            f"font {path} not found: apt-get install fonts-dejavu fonts-liberation fonts-freefont-ttf fonts-noto-core"
-        )
+        packages = "fonts-dejavu fonts-liberation fonts-freefont-ttf fonts-noto-core"
+        raise SystemExit(f"font {path} not found: apt-get install {packages}, or set PAGEMILL_FONTS to where they are")
     return Face(ImageFont.truetype(str(path), size_px, layout_engine=ImageFont.Layout.BASIC), size_px)
 
 
