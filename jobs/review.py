@@ -93,14 +93,22 @@ def differences(old: str, new: str) -> list[tuple[str, str]]:
     if len(before) + len(after) > MOST_COMPARED_WORDS:
         return [("-", old), ("+", new)]
     found: list[tuple[str, str]] = []
+    gone: list[str] = []
+    new_words: list[str] = []
     for change in Indel.opcodes(before, after):
-        old_words = " ".join(before[change.src_start : change.src_end])
-        new_words = " ".join(after[change.dest_start : change.dest_end])
-        if change.tag == "equal":
-            found.append(("=", new_words))
-        else:
-            found += [(sign, words) for sign, words in (("-", old_words), ("+", new_words)) if words]
-    return found
+        if change.tag != "equal":
+            gone += before[change.src_start : change.src_end]
+            new_words += after[change.dest_start : change.dest_end]
+            continue
+        found += _changed(gone, new_words)
+        found.append(("=", " ".join(after[change.dest_start : change.dest_end])))
+        gone, new_words = [], []
+    return found + _changed(gone, new_words)
+
+
+def _changed(gone: Sequence[str], added: Sequence[str]) -> list[tuple[str, str]]:
+    """What went, then what came in its place."""
+    return [(sign, " ".join(words)) for sign, words in (("-", gone), ("+", added)) if words]
 
 
 def _page(one: Reviewed, image: str | None, others: Mapping[PageKey, str] | None) -> dict[str, Any]:
