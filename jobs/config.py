@@ -93,6 +93,7 @@ class OutputSection(Section):
     folder: str = "out"
     formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1)] = ("markdown",)
     per: Literal["document", "page"] = "document"
+    copy_to: str | None = None
 
 
 class RenderSection(Section):

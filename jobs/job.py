@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.copies import OutputCopies, copies_of
 from jobs.discover import Document, Found, find_files, open_documents
 from jobs.errors import DiskFull
 from jobs.input_cache import FetchedSource, InputCache
@@ -84,6 +85,7 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
     with ExitStack() as stack:
         stack.callback(progress.close)
         stopper = stack.enter_context(Stopper())
+        copies = copies_of(job)
         inputs = find_inputs(stack, job, files)
         ledger = Ledger(job.ledger_path, this_process())
         stack.callback(ledger.close)
@@ -92,9 +94,11 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
         runner = _build(stack, job, documents, ledger, open_reader, inputs)
         runner.start(time.time())
         try:
-            _drive(runner, progress, stopper)
+            _drive(runner, progress, stopper, copies)
         finally:
             _let_go(runner, ledger, stopper)
+        if copies is not None and stopper.signal is None:
+            copies.copy()
         outcomes = runner.outcomes()
         return Report(
             tuple(_pages(documents, outcomes)), runner.snapshot(time.time()).done, time.monotonic() - started, stopper.signal
@@ -204,7 +208,7 @@ def _page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> C
     return count_pages
 
 
-def _drive(runner: Runner, progress: Progress, stopper: Stopper) -> None:
+def _drive(runner: Runner, progress: Progress, stopper: Stopper, copies: OutputCopies | None) -> None:
     shown = float("-inf")
     pause: Pause | None = None
     while stopper.signal is None and runner.step(time.time()):
@@ -212,6 +216,8 @@ def _drive(runner: Runner, progress: Progress, stopper: Stopper) -> None:
         if now >= shown + SHOW_SECONDS:
             progress.show(runner.snapshot(time.time()))
             shown = now
+        if copies is not None:
+            copies.copy_sometimes()
         if (pause is None) != (runner.pause is None):
             progress.note(
                 f"paused: {runner.pause.why}; the run goes on by itself" if runner.pause else "there is room: going on"

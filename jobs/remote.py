@@ -68,7 +68,7 @@ class Remote:
         raise Unreachable(f"{self.label} cannot be fetched after {TRIES} tries ({cause}); check the network") from last
 
     def _download(self, target: BinaryIO, limit_bytes: int) -> None:
-        files, path = _connect(self.url)
+        files, path = connect(self.url)
         is_web = protocol(self.url) in WEB
         size = None if is_web else files.info(path)["size"]  # over the web a short answer is an error by itself
         with files.open(path, "rb", **({"block_size": 0} if is_web else {})) as source:
@@ -127,7 +127,7 @@ def _refusal(error: BaseException) -> str:
 
 
 def _list(url: str, is_document: Callable[[str], bool]) -> list[tuple[Remote, PurePosixPath]]:
-    files, path = _connect(url)
+    files, path = connect(url)
     if _MAGIC.search(path):
         base = PurePosixPath(path[: _MAGIC.search(path).start()] + "x").parent  # type: ignore[union-attr]
         paths = [one for one in files.glob(path) if files.isfile(one)]
@@ -144,7 +144,7 @@ def _list(url: str, is_document: Callable[[str], bool]) -> list[tuple[Remote, Pu
     return found
 
 
-def _connect(url: str) -> tuple[AbstractFileSystem, str]:
+def connect(url: str) -> tuple[AbstractFileSystem, str]:
     """The store and the path in it.  Raises InputError where its package is missing."""
     import fsspec
 

@@ -12,7 +12,7 @@ from jobs.discover import LIST_SIGN
 from jobs.errors import ConfigError
 from jobs.identity import hash_model, hash_settings
 from jobs.models import ModelFiles, find_model
-from jobs.remote import is_url
+from jobs.remote import is_url, shown_url
 
 LEDGER_NAME = ".pagemill/ledger.sqlite3"
 PAGES_NAME = ".pagemill/pages"
@@ -68,6 +68,9 @@ def pages_folder(output: Path, model_hash: str, settings_hash: str) -> Path:
 
 def resolve_job(config: Config) -> JobSpec:
     """The job that settings ask for.  Raises ConfigError; reads the model files once, for their hash."""
+    if is_url(config.output.folder):
+        found = shown_url(config.output.folder)
+        raise ConfigError([f"output.folder: expected a folder of this machine, found {found}: set output.copy_to to it"])
     model = find_model(config.model)
     try:
         model_hash = hash_model(model.text, model.mmproj)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobs.cli import SOME_FAILED
 from jobs.config import Config
+from jobs.copies import copies_of
 from jobs.errors import ConfigError
 from jobs.fit import check_model, check_threads
 from jobs.job import Report, run_job
@@ -42,6 +43,9 @@ def run_with(config: Config) -> int:
 
     report = run_job(job, open_reader, progress)
     write_report(job, report)
+    copies = copies_of(job)
+    if copies is not None and report.signal is None:
+        copies.copy()  # the report too
     return tell(report, job, progress)
 
 
