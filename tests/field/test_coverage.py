@@ -47,6 +47,7 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "tests/jobs/test_runner.py::test_page_of_a_file_that_was_replaced_fails_and_is_not_mixed",
     ),
     27: ("tests/field/test_runs.py::test_pages_keep_their_order_though_they_end_out_of_it",),
+    28: ("tests/jobs/test_scale.py::test_memory_is_flat_and_pages_take_as_long_over_5000_pages",),
     29: ("tests/field/test_pdfs.py::test_the_parent_never_loads_pdfium",),
     30: ("tests/field/test_pdfs.py::test_a_page_renders_the_same_in_a_fresh_process_as_after_hostile_files",),
     32: (
@@ -86,7 +87,6 @@ NOT_COVERED: dict[int, str] = {
     "and the evaluation of runs against a truth measures it",
     14: "a quantised file whose vocabulary rows were swapped has the shape of a good one: only reading a known page shows it; "
     "files whose parts do not fit each other are refused at load, which other tests show",
-    28: "memory over thousands of pages takes minutes: measured by a benchmark of its own, not in the fast suite",
 }
 
 
@@ -108,7 +108,7 @@ def test_every_complaint_has_a_case_or_a_reason(record_property: Callable[[str, 
     record_property("complaints_covered", len(counts))
     record_property("cases", sum(counts.values()))
     print(f"{len(counts)} of {len(ITEMS)} complaints covered by {sum(counts.values())} cases and tests")
-    assert len(counts) == 59
+    assert len(counts) == 60
     assert sum(counts.values()) >= 180
 
 
