@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from decoder.engine import Engine
+from decoder.kernels.isa import PORTABLE
 from decoder.kernels.team import Team
 from decoder.model import open_model
 from decoder.sampler import Sampling
@@ -23,6 +25,8 @@ from vision.encoder import open_encoder
 OPENING = "opening"
 """Track of a trace."""
 
+_log = logging.getLogger("pagemill")
+
 
 @contextmanager
 def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
@@ -38,6 +42,8 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
                 exact=config.engine.exact_activations,
                 cached=config.engine.repack_cache,
             )
+        if model.isa.name == PORTABLE.name:
+            _log.warning("cpu: Pagemill has no kernels for this CPU in particular; the portable ones are slow")
         team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
         with trace.span(OPENING, "encoder"):
             encoder = open_encoder(
