@@ -21,6 +21,7 @@ from pipeline.progress import Progress, Snapshot
 
 WEBHOOK_SECONDS = 10.0
 WEBHOOK_TRIES = 5
+RETRY_SECONDS = 2.0  # before the second try; four times as long before each further one
 MOST_WAITING = 10_000
 HEALTH_SECONDS = 5.0
 
@@ -81,9 +82,9 @@ class HealthProgress:
 
 
 class Webhook:
-    """POSTs ``{"event": "files", "files": [...]}`` to an address; a failed one is tried again with the next step.
+    """POSTs ``{"event": "files", "files": [...]}`` to an address; a failed one is tried again, later each time.
 
-    After WEBHOOK_TRIES it is given up and logged: the watch never waits for its listener longer than a request takes.
+    After WEBHOOK_TRIES, some three minutes, it is given up and logged; the watch goes on meanwhile.
     """
 
     def __init__(self, address: str | None) -> None:
@@ -91,6 +92,7 @@ class Webhook:
             raise ConfigError([f"watch.webhook: expected an http:// or https:// address, found {address!r}"])
         self._address = address
         self._waiting: deque[tuple[bytes, int]] = deque(maxlen=MOST_WAITING)
+        self._not_before = float("-inf")
 
     def hear(self, files: Sequence[Finished]) -> None:
         """Queue a message about a batch."""
@@ -98,18 +100,27 @@ class Webhook:
             message = {"event": "files", "files": [_told(file) for file in files]}
             self._waiting.append((json.dumps(message).encode("ascii"), 0))
 
-    def step(self) -> None:
+    def step(self, now: float) -> None:
         """Send what waits, in order, until one fails."""
-        while self._waiting:
+        while self._waiting and now >= self._not_before:
             body, tries = self._waiting.popleft()
             try:
                 self._post(body)
             except (OSError, ValueError) as error:  # URLError and timeouts among them
                 if tries + 1 < WEBHOOK_TRIES:
                     self._waiting.appendleft((body, tries + 1))
+                    self._not_before = now + RETRY_SECONDS * 4**tries
                 else:
                     _log.warning("%s: gave up a message after %d tries (%s)", self._address, WEBHOOK_TRIES, error)
                 return
+
+    def close(self) -> None:
+        """The last try of what waits."""
+        self._not_before = float("-inf")
+        self.step(0.0)
+        if self._waiting:
+            _log.warning("%s: %d messages could not be delivered", self._address, len(self._waiting))
+            self._waiting.clear()
 
     def _post(self, body: bytes) -> None:
         assert self._address is not None

@@ -108,7 +108,7 @@ def run_watch(
         try:
             while stopper.signal is None and batches.signal is None:
                 took = watcher.step(time.time())
-                webhook.step()
+                webhook.step(time.monotonic())
                 write_health()
                 if once and watcher.is_idle:
                     return SOME_FAILED if watcher.failed or watcher.health().held else 0
@@ -116,6 +116,7 @@ def run_watch(
                     watcher.hint()
         finally:
             batches.close()
+            webhook.close()
         progress.note("the watch has stopped; the same command goes on from here")
         return 128 + (stopper.signal or batches.signal or 0)
 

@@ -661,9 +661,8 @@ def test_a_webhook_hears_of_each_batch_and_failures_are_sent_again(server: HTTPS
     webhook = Webhook(f"http://127.0.0.1:{server.server_port}/hook")
     done = Verdict("done", "", "abc", (), {"ok": 2})
     webhook.hear([Finished(Path("/in/a.pdf"), done, "", Path("/in/b.pdf"))])
-    webhook.step()
-    webhook.step()
-    webhook.step()
+    for now in (0.0, 1.0, 2.0, 100.0):
+        webhook.step(now)
     told = {
         "event": "files",
         "files": [
@@ -684,9 +683,20 @@ def test_a_webhook_hears_of_each_batch_and_failures_are_sent_again(server: HTTPS
 def test_a_webhook_that_nobody_answers_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     webhook = Webhook("http://127.0.0.1:9/nobody")
     webhook.hear([Finished(Path("/in/a.pdf"), Verdict("done"))])
-    for _ in range(WEBHOOK_TRIES + 1):
-        webhook.step()
+    for tries in range(WEBHOOK_TRIES):
+        assert caplog.records == []
+        webhook.step(1000.0 * tries)
     assert [f"gave up a message after {WEBHOOK_TRIES} tries" in record.message for record in caplog.records] == [True]
+
+
+def test_a_webhook_says_at_the_end_what_it_could_not_deliver(caplog: pytest.LogCaptureFixture, server: HTTPServer) -> None:
+    for address, told in ((f"http://127.0.0.1:{server.server_port}/", []), ("http://127.0.0.1:9/nobody", ["2"])):
+        webhook = Webhook(address)
+        for _ in range(2):
+            webhook.hear([Finished(Path("/in/a.pdf"), Verdict("done"))])
+        webhook.close()
+        assert [record.message.partition(": ")[2].split()[0] for record in caplog.records] == told
+    assert len(server.posts) == 2  # type: ignore[attr-defined]
 
 
 def test_a_webhook_is_http() -> None:
