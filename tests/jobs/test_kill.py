@@ -42,7 +42,8 @@ def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     process = start(folder, inputs)
     wait_for_ledger(folder)
     started = time.monotonic()
-    assert process.wait(60) == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     return folder, time.monotonic() - started
 
 
