@@ -16,7 +16,7 @@ import pikepdf
 
 from pipeline.errors import PasswordNeeded
 
-LARGEST_BYTES = 1 << 30  # a larger file is not rebuilt: it would be in memory twice
+LARGEST_BYTES = 1 << 29  # a larger file is not rebuilt: it would be in memory twice
 LARGEST_UNIT = 75_000.0  # a page of a point would be a kilometre
 MOST_PAGES = 100_000  # a larger claim is nonsense
 OBJECT_NUMBER_BYTES = 16

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
@@ -217,6 +219,41 @@ def test_encrypted_member_needs_its_password(tmp_path: Path, cache: InputCache) 
         content(find_files([path], cache)[0], cache)
     with pytest.raises(PasswordNeeded, match="missing or wrong"):
         content(find_files([path], cache, lambda label, place: "wrong")[0], cache)
+
+
+def sealed(data: bytes, password: bytes) -> bytes:
+    """A zip of one stored member by the traditional encryption (PKWARE APPNOTE 6.3, section 6.1), which zipfile only reads."""
+    table = [_crc_entry(value) for value in range(256)]
+    keys = [0x12345678, 0x23456789, 0x34567890]
+
+    def update(byte: int) -> None:
+        keys[0] = (keys[0] >> 8) ^ table[(keys[0] ^ byte) & 0xFF]
+        keys[1] = ((keys[1] + (keys[0] & 0xFF)) * 134775813 + 1) & 0xFFFFFFFF
+        keys[2] = (keys[2] >> 8) ^ table[(keys[2] ^ (keys[1] >> 24)) & 0xFF]
+
+    for byte in password:
+        update(byte)
+    crc, body = zlib.crc32(data), bytearray()
+    for byte in bytes(11) + bytes([crc >> 24]) + data:
+        mask = (keys[2] | 2) & 0xFFFF
+        body.append(byte ^ (mask * (mask ^ 1) >> 8 & 0xFF))
+        update(byte)
+    shared = struct.pack("<HHHHHIIIHH", 20, 1, 0, 0, 33, crc, len(body), len(data), 5, 0)
+    local = b"PK\3\4" + shared + b"1.pdf" + bytes(body)
+    central = b"PK\1\2" + struct.pack("<H", 20) + shared + struct.pack("<HHHII", 0, 0, 0, 0, 0) + b"1.pdf"
+    return local + central + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local), 0)
+
+
+def _crc_entry(value: int) -> int:
+    for _ in range(8):
+        value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
+    return value
+
+
+def test_encrypted_member_opens_with_its_password(tmp_path: Path, cache: InputCache) -> None:
+    (tmp_path / "x.zip").write_bytes(sealed(b"the content", b"secret"))
+    (file,) = find_files([tmp_path / "x.zip"], cache, lambda label, place: "secret")
+    assert content(file, cache) == b"the content"
 
 
 def test_bombs_are_refused(tmp_path: Path, cache: InputCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,11 @@ def test_an_empty_page_is_blank_without_a_token(model: Model, images: list[PageI
     page = next(image for image in images if image.ref.document.name == "mill.pdf" and image.ref.page == 4)
     (text,) = read(model, [page], slots=1, threads=1, chunk=256)
     assert (text.status, text.text, text.tokens, text.mean_log_prob) == ("blank", "", 0, None)
+
+
+def test_a_page_that_draws_and_shows_no_ink_is_suspect(model: Model, images: list[PageImage]) -> None:
+    page = next(image for image in images if image.ref.document.name == "mill.pdf" and image.ref.page == 4)
+    (text,) = read(model, [replace(page, objects=3, mended="rebuilt")], slots=1, threads=1, chunk=256)
+    assert text.status == "blank"
+    assert text.reason.startswith("suspect blank: the page draws 3 objects, and no ink on the page")
+    assert text.provenance["original"] == "rebuilt"
