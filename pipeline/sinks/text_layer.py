@@ -53,6 +53,8 @@ def make_pdf(document: SourceDocument, pages: Sequence[PageText]) -> bytes:
     if document_hash(document.path) != document.content_hash:
         raise Unreadable("the original has changed since it was read: run the job again")
     with _open(document) if is_pdf else image_pages(document.path, pages) as pdf:
+        if not len(pdf.pages):
+            raise Unreadable("PDF has no pages")
         codes = Codes(letter for page in pages for line in _all_lines(page) for letter in line)
         font = add_font(pdf, codes)
         for page in pages:

@@ -15,6 +15,7 @@ from jobs.outputs import DocumentOutputs
 from jobs.owner import this_process
 from jobs.records import StoredPages
 from pipeline.page import PageRef, PageText
+from pipeline.sinks import Per
 
 
 def document(path: str, pages: int = 1, content: str | None = None) -> Document:
@@ -29,9 +30,11 @@ class Folder:
         self.ledger = Ledger(root / ".pagemill" / "ledger.sqlite3", this_process())
         self.store = StoredPages(root / ".pagemill" / "pages")
 
-    def write(self, *documents: Document, text: str = "hello", formats: tuple[str, ...] = ("markdown",)) -> list[str]:
+    def write(
+        self, *documents: Document, text: str = "hello", formats: tuple[str, ...] = ("markdown",), per: Per = "document"
+    ) -> list[str]:
         """Finish the documents' pages where they are not yet, settle; returns the names of what lies there."""
-        outputs = DocumentOutputs(self.root, formats, self.ledger, self.store)
+        outputs = DocumentOutputs(self.root, formats, self.ledger, self.store, per)
         outputs.name_documents(documents)
         for one in documents:
             works = [Work(one.content_hash, page, "m", "s") for page in range(one.pages)]
@@ -112,6 +115,36 @@ def test_page_that_was_redone_is_written_again(folder: Folder) -> None:
     folder.ledger.reopen([Work(one.content_hash, 0, "m", "s")])
     folder.write(one, text="again")
     assert (folder.root / "x.md").read_text(encoding="utf-8") == "again /a/x.pdf\n"
+
+
+def test_file_a_page_is_written_where_it_is_asked_for(folder: Folder) -> None:
+    one = document("/a/x.pdf", pages=2)
+    assert folder.write(one, formats=("markdown", "alto", "mets"), per="page") == [
+        "x.mets.xml", "x.p0001.alto.xml", "x.p0001.md", "x.p0002.alto.xml", "x.p0002.md",
+    ]  # fmt: skip
+    times = {path: path.stat().st_mtime_ns for path in folder.root.glob("x.*")}
+    folder.write(one, formats=("markdown", "alto", "mets"), per="page")
+    assert {path: path.stat().st_mtime_ns for path in folder.root.glob("x.*")} == times
+    assert "x.md" in folder.write(one)
+
+
+def test_pages_of_another_document_are_not_overwritten(folder: Folder) -> None:
+    folder.write(document("/a/x.pdf"), per="page")
+    names = folder.write(document("/b/x.p0001.pdf"))
+    assert len(names) == 2
+    assert (folder.root / "x.p0001.md").read_text(encoding="utf-8") == "hello /a/x.pdf\n"
+
+
+def test_outputs_written_again_have_the_dates_of_the_records(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = document("/a/x.pdf")
+    formats = ("html", "hocr", "alto", "page_xml", "mets", "dolma")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    before = {name: (folder.root / name).read_bytes() for name in folder.write(one, formats=formats)}
+    for name in before:
+        assert b"1970-01-02T00:00:00Z" in before[name], name
+        (folder.root / name).unlink()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "999999999")
+    assert {name: (folder.root / name).read_bytes() for name in folder.write(one, formats=formats)} == before
 
 
 def test_full_disk_is_told_as_such(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

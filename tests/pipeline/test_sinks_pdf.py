@@ -25,6 +25,7 @@ from pipeline.sinks import SINKS, SourceDocument
 from pipeline.sinks.bidi import visual_order
 from pipeline.sinks.text_layer import make_pdf
 from tests.pipeline.hostile_pages import CASES, TEXTS
+from tests.pipeline.inputs import page_object, page_tree, raw_pdf
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "documents"
 WORDS = "First line of the page\nsecond \u00e9\u00df\u0142, third\n\u6f22\u5b57 \u0938\u0902\u0938\u094d\nlast 1912."
@@ -293,6 +294,29 @@ def test_original_that_does_not_open_becomes_pages_that_say_why(tmp_path: Path, 
         said = found_by_pdfium(content, page).replace("\n", "")
         assert f"scan.pdf, page {page + 1}: the original could not be opened." in said
         assert reasons[trouble] in said
+
+
+HOSTILE = {
+    "pages in a circle": raw_pdf(["<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 2 >>"]),
+    "no pages": raw_pdf(["<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [] /Count 0 >>"]),
+    "fewer pages than said": page_tree("3 0 R", 9, page_object()),
+    "a page that is null": page_tree("3 0 R null", 2, page_object()),
+    "no area": page_tree("3 0 R", 1, page_object(box="0 0 0 0")),
+    "box of words": page_tree("3 0 R", 1, page_object(box="/a /b /c /d")),
+    "half a file": page_tree("3 0 R", 1, page_object())[:200],
+    "text after the start": b"%PDF-1.7" + b"x" * 3000,
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_original_gives_a_pdf_that_opens(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "bad.pdf"
+    path.write_bytes(HOSTILE[case])
+    document = source(path, 2)
+    content = SINKS["pdf"].render(document, reads(document, "one", "two"))
+    assert content.startswith(b"%PDF-")
+    with pikepdf.open(io.BytesIO(content)) as pdf:
+        assert len(pdf.pages) in (1, 2)
 
 
 def test_record_says_where_the_text_comes_from(tmp_path: Path) -> None:
