@@ -7,9 +7,11 @@ and the file says so.  A page of which no image was made is 0 by 0 and has no re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from lxml import etree
 
+from pipeline.confidence import LOWEST
 from pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed, turn_of
 from pipeline.page import PageText
 from pipeline.sinks.document import Scope, SourceDocument
@@ -97,7 +99,7 @@ def _add_region(page: etree._Element, block: Block, name: str, outline: str, tur
     for number, line in enumerate(block.lines, 1):
         element = _add(region, "TextLine", id=f"{name}l{number}")
         _add(element, "Coords", points=outline)
-        _add_text(element, line_text(line), _lowest(line))
+        _add_text(element, line_text(line), _confidence(line))
     _add_text(region, "\n".join(line_text(line) for line in block.lines), None)
 
 
@@ -108,10 +110,10 @@ def _add_text(parent: etree._Element, text: str, confidence: float | None) -> No
     _add(equivalent, "Unicode").text = xml_text(text)
 
 
-def _lowest(line: Sequence[Word]) -> float | None:
-    """The confidence of a line's least sure word."""
-    known = [word.percent for word in line if word.percent is not None]
-    return min(known) / 100 if known else None
+def _confidence(line: Sequence[Word]) -> float | None:
+    """The geometric mean of a line's words, as in ``pipeline.confidence``."""
+    known = [max(word.percent, LOWEST) / 100 for word in line if word.percent is not None]
+    return geometric_mean(known) if known else None
 
 
 def _outline(block: Block, page: PageText) -> str:
