@@ -121,7 +121,7 @@ class RecoverySection(Section):
     temperatures: Annotated[tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...], Field(strict=False)] = (0.2, 0.5)
     scales: Annotated[tuple[Annotated[float, Field(gt=0.1, le=4.0)], ...], Field(strict=False)] = (0.8,)
     halves: bool = True
-    low_confidence: float = Field(default=0.5, ge=0.0, lt=1.0)
+    low_confidence: float = Field(default=0.6, ge=0.0, lt=1.0)
     orientation: Literal["as_is", "auto"] = "as_is"
 
 

@@ -224,7 +224,9 @@ class PageReader:
         page.running = []
         if len(page.readings) == 1 and reading.trouble in recovery.retry_on:
             page.rungs = chain(TURNS if recovery.turns else (), ramp(recovery))
-        if reading.status == "ok" or not self._try_again(page):
+        turning = page.rung in TURNS[:-1]  # a page may be read upside down, too, and sound sure: all turns are compared
+        is_good = page.best[1].status == "ok" and not turning
+        if is_good or not self._try_again(page):
             self._finish(page)
 
     def _try_again(self, page: _Page) -> bool:

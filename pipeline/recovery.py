@@ -1,8 +1,9 @@
 """How a page is read again that was not read well: a ramp of changes, and what each does to the page's image.
 
 The order is that of cost: another temperature reads the same rows again, another size encodes the page anew, halves read it
-as two pages.  With ``turns`` a page that may lie on its side or upside down is tried at 90, 180 and 270 degrees before all
-that.  The ramp depends on nothing but the page and the settings, so that the same page goes through the same attempts.
+as two pages.  With ``turns`` a page that may lie on its side or upside down is read at 90, 180 and 270 degrees before all
+that, and goes on as it read best.  The ramp depends on nothing but the page and the settings, so that the same page goes
+through the same attempts.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Recovery:
     temperatures: tuple[float, ...] = (0.2, 0.5)
     scales: tuple[float, ...] = (0.8,)
     halves: bool = True
-    low_confidence: float = 0.5
+    low_confidence: float = 0.6
     turns: bool = False
 
 

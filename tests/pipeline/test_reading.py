@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decoder.engine import Engine
@@ -16,11 +17,13 @@ from pipeline.page import PageImage, PageRef, PageText
 from pipeline.preprocess import RenderSettings
 from pipeline.producer import Producer
 from pipeline.reader import PageReader, ReadSettings
+from pipeline.recovery import Recovery
 from tests.answers import ROOT
 from vision.encoder import open_encoder
 
 SAMPLES = ROOT / "samples"
 PAGES_AT_ONCE = 32
+NO_RETRIES = Recovery(retry_on=frozenset())
 Answer = tuple[str, str, int, float | None]
 
 
@@ -45,12 +48,21 @@ def images() -> list[PageImage]:
 
 
 def read(
-    model: Model, images: Sequence[PageImage], *, slots: int, threads: int, chunk: int, max_tokens: int = 200
+    model: Model,
+    images: Sequence[PageImage],
+    *,
+    slots: int,
+    threads: int,
+    chunk: int,
+    max_tokens: int = 200,
+    recovery: Recovery = NO_RETRIES,
 ) -> list[PageText]:
     """The pages' texts, in the order in which they end."""
     encoder = open_encoder(SAMPLES / "model" / "mmproj-f16.gguf", threads=threads)
     engine = Engine(model, slots=slots, context=2048, threads=threads, chunk=chunk)
-    reader = PageReader(encoder, engine, model.tokenizer, ReadSettings(max_tokens=max_tokens), {"software": "test"})
+    reader = PageReader(
+        encoder, engine, model.tokenizer, ReadSettings(max_tokens=max_tokens, recovery=recovery), {"software": "test"}
+    )
     waiting, ended = list(images), list[PageText]()
     while len(ended) < len(images):
         while waiting and reader.free_slots:
@@ -88,6 +100,19 @@ def test_an_empty_page_is_blank_without_a_token(model: Model, images: list[PageI
     page = next(image for image in images if image.ref.document.name == "mill.pdf" and image.ref.page == 4)
     (text,) = read(model, [page], slots=1, threads=1, chunk=256)
     assert (text.status, text.text, text.tokens, text.mean_log_prob) == ("blank", "", 0, None)
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+def test_a_page_on_its_side_or_head_is_turned_and_read(model: Model, images: list[PageImage], quarters: int) -> None:
+    upright = next(image for image in images if image.ref.document.name == "notice.png")
+    lying = replace(upright, pixels=np.ascontiguousarray(np.rot90(upright.pixels, quarters)))
+    turns = Recovery(turns=True, temperatures=(), scales=(), halves=False)
+    (found,) = read(model, [lying], slots=1, threads=1, chunk=256, recovery=turns)
+    (expected,) = read(model, [upright], slots=1, threads=1, chunk=256)
+    assert (found.status, found.text) == ("ok", expected.text)
+    assert found.provenance["turned"] == str(90 * quarters)
+    assert [attempt.how for attempt in found.attempts] == ["", *(f"turned {degrees} degrees" for degrees in (90, 180, 270))]
+    assert len(found.word_confidences) == len(found.text.split())
 
 
 def test_a_page_that_draws_and_shows_no_ink_is_suspect(model: Model, images: list[PageImage]) -> None:
