@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pipeline.errors import Degenerate, PasswordNeeded, TooLarge, Unreadable
 from pipeline.geometry import PageGeometry
 from pipeline.pdf_images import refuse_damaged
-from pipeline.pdf_repair import Mended, mend, user_units
+from pipeline.pdf_repair import Mended, mend, painting_operators, user_units
 from pipeline.preprocess import POINTS_PER_INCH, RenderSettings, pdf_size
 from pipeline.rendering import Rendering
 
@@ -50,6 +50,7 @@ class Pdf:
             objects = pdfium.FPDFPage_CountObjects(loaded)
             if self._mended is not None and (objects == 0 or page in self._mended.cut):
                 raise Unreadable(f"page {page + 1} lost its content: the file is truncated or damaged; copy it again")
+            objects = objects or painting_operators(self._source, self._password, page)
             dpi = POINTS_PER_INCH * max(size) / max(width_pt, height_pt)
             return Rendering(pixels, dpi, _geometry(loaded, *size), objects, MENDED if self._mended else "")
         finally:

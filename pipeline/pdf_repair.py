@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pikepdf
 
-from pipeline.errors import PasswordNeeded
+from pipeline.errors import PasswordNeeded, Unreadable
 
 LARGEST_BYTES = 1 << 29  # a larger file is not rebuilt: it would be in memory twice
 LARGEST_UNIT = 75_000.0  # a page of a point would be a kilometre
@@ -22,6 +22,7 @@ MOST_PAGES = 100_000  # a larger claim is nonsense
 OBJECT_NUMBER_BYTES = 16
 _OBJECT = re.compile(rb"(\d+)[ \t]+(\d+)[ \t]+obj\b")
 _PAGE_TREE = re.compile(rb"/Type\s*/Pages\b")
+_PAINTING = re.compile(rb"(?<![^\s\])>])(?:Tj|TJ|Do|EI|sh|[fFSsBb]\*?|['\"])(?![^\s/\[(<])")
 _COUNT = re.compile(rb"/Count\s+(\d{1,6})\b")
 
 
@@ -63,6 +64,34 @@ def user_units(source: Path | io.BytesIO, password: str | None) -> dict[int, flo
     except (pikepdf.PdfError, ValueError, TypeError, AttributeError, RuntimeError, OSError):
         return {}
     return {number: unit for number, unit in units.items() if unit != 1 and 0 < unit <= LARGEST_UNIT}
+
+
+def painting_operators(source: Path | io.BytesIO, password: str | None, page: int) -> int:
+    """How many things a page's content says to draw, for a page of which pdfium drew none: it says nothing of content that
+    is missing or does not decode.  Raises Unreadable where that is so."""
+    try:
+        with pikepdf.open(source, password=password or "") as pdf:
+            found = pdf.pages[page].obj
+            contents = found.get("/Contents")
+            if contents is None and not _names_content(source, found.objgen):
+                return 0
+            streams = list(contents) if isinstance(contents, pikepdf.Array) else [contents]
+            if not all(isinstance(stream, pikepdf.Stream) for stream in streams):
+                raise Unreadable(f"page {page + 1} lost its content: the file is damaged; copy it again")
+            return sum(len(_PAINTING.findall(stream.read_bytes())) for stream in streams)
+    except pikepdf.DataDecodingError as error:
+        raise Unreadable(f"page {page + 1} has content that cannot be decoded: the file is damaged; copy it again") from error
+    except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OSError):
+        return 0  # pdfium and pikepdf disagree on what the page is
+
+
+def _names_content(source: Path | io.BytesIO, objgen: tuple[int, int]) -> bool:
+    """Does the page object name a content that is nowhere?  pikepdf hides entries whose object does not exist."""
+    if isinstance(source, Path) and source.stat().st_size > LARGEST_BYTES:
+        return False
+    content = source.read_bytes() if isinstance(source, Path) else source.getvalue()
+    start = content.rfind(b"\n%d %d obj" % objgen)
+    return start >= 0 and b"/Contents" in content[start : content.find(b"endobj", start)]
 
 
 def _claimed_pages(damaged: bytes) -> int:

@@ -85,6 +85,13 @@ def drawn_pdf(page: str, drawing: str = "0 g 100 100 200 200 re f", *more: str) 
     return raw_pdf(["<</Type/Catalog/Pages 2 0 R>>", pages, page, stream, *more])
 
 
+def undecodable() -> bytes:
+    """A page whose content is called deflated and is not."""
+    content = "<</Length 26/Filter/FlateDecode>>\nstream\nthis was never deflated !!\nendstream"
+    pages = "<</Type/Pages/Kids[3 0 R]/Count 1>>"
+    return raw_pdf(["<</Type/Catalog/Pages 2 0 R>>", pages, page_object(extra="/Contents 4 0 R"), content])
+
+
 def square_page(box: str = "0 0 595 842", extra: str = "") -> bytes:
     """A page with a black square."""
     return drawn_pdf(page_object(box, extra + "/Contents 4 0 R"))

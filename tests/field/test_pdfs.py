@@ -111,6 +111,11 @@ CASES: dict[str, Case] = {
     "beyond 2 GiB": Case(44, files.beyond_2_gib, ["ink"], holds=is_dark),
     "form": Case(44, FORM, ["ink"], holds=is_dark),
     "type 3 font": Case(44, TYPE3, ["ink"], holds=is_dark),
+    "contents that are nowhere": Case(36, drawn_pdf(page_object(extra="/Contents 9 0 R")), ["Unreadable"], "lost its content"),
+    "contents in part nowhere": Case(36, drawn_pdf(page_object(extra="/Contents[9 0 R]")), ["Unreadable"], "lost its content"),
+    "contents that do not decode": Case(36, files.undecodable(), ["Unreadable"], "cannot be decoded"),
+    "contents that draw what is nowhere": Case(36, drawn_pdf(page_object(extra="/Contents 4 0 R"), "q /Im7 Do Q"), ["suspect"]),
+    "contents that draw nothing": Case(36, drawn_pdf(page_object(extra="/Contents 4 0 R"), "q 1 0 0 1 0 0 cm Q"), ["blank"]),
     "no contents": Case(44, page_tree("3 0 R", 1, page_object()), ["blank"]),
 }
 
