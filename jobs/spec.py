@@ -32,7 +32,13 @@ class JobSpec:
 
     @property
     def said(self) -> str:
-        """Settings and absolute paths as JSON, so that the job can be given again; without its passwords."""
+        """Settings and absolute paths as JSON, so that the job can be given again; without passwords.
+
+        "" where an address holds a secret, without which it would be another job.
+        """
+        addresses = [*map(str, self.inputs), self.config.output.copy_to or ""]
+        if any(is_url(address) and shown_url(address) != address for address in addresses):
+            return ""
         settings = self.config.model_dump(mode="json")
         settings["input"] |= {
             "paths": [_absolute(str(path)) for path in self.inputs],
@@ -40,6 +46,7 @@ class JobSpec:
             "password": None,
             "passwords": {},
         }
+        settings["watch"] |= {"webhook": None}
         settings["output"] |= {"folder": os.path.abspath(self.output)}
         if not self.model.embedded:
             settings["model"] |= {"text": os.path.abspath(self.model.text), "mmproj": os.path.abspath(self.model.mmproj)}

@@ -28,6 +28,10 @@ def _last_settings(folder: Path) -> Config:
         run = view.last_run()
     if run is None:
         raise LedgerError(f"{folder}: expected a folder that a run worked on, found none noted; give the job file instead")
+    if not run.settings:
+        raise LedgerError(
+            f"{folder}: its last run had addresses with credentials, which are not kept; give the job file instead"
+        )
     try:
         return Config.model_validate(json.loads(run.settings))
     except ValidationError as error:
