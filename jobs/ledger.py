@@ -11,13 +11,14 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from jobs.disk import database_errors
 from jobs.migrations import migrate
 from jobs.owner import Owner, is_dead
 from jobs.records import file_identity, gone
+from pipeline.page import Attempt
 
 BUSY_SECONDS = 30.0
 
@@ -44,7 +45,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a page ended.  tries: readings and renderings in all.  measures: what was measured before it was read."""
+    """How a page ended.
+
+    tries: readings and renderings in all.  measures: what was measured before it was read.  readings: of the last attempt.
+    """
 
     status: str
     reason: str = ""
@@ -53,6 +57,7 @@ class Outcome:
     timings: Mapping[str, float] = field(default_factory=dict)
     tries: int = 1
     measures: Mapping[str, float] = field(default_factory=dict)
+    readings: tuple[Attempt, ...] = ()
 
     @property
     def final_status(self) -> str:
@@ -265,6 +270,10 @@ class Ledger:
         ).rowcount
         if kept:
             self._end(db, claim, now, "finished", outcome.reason, outcome.timings)
+            if outcome.readings:
+                readings = json.dumps([astuple(reading) for reading in outcome.readings])
+                where = (readings, claim.page_id, claim.attempt)
+                db.execute("update attempt set readings = ? where page_id = ? and number = ?", where)
         return bool(kept)
 
     def _prepare(self) -> None:

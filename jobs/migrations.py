@@ -82,10 +82,15 @@ REPORTS = (
         bytes integer not null
     ) strict, without rowid""",
     "create index output_file_source on output_file(source)",
-    "create index page_source on page(source, run)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS)
+READINGS = (
+    # What became of each reading within an attempt: a list of [how, status, reason, tokens, mean log-prob].
+    "alter table attempt add column readings text not null default '[]'",
+    "create index if not exists page_source on page(source, run)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS, READINGS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

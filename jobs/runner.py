@@ -383,4 +383,4 @@ class Runner:
 
 def _outcome(claim: Claim, text: PageText) -> Outcome:
     tries = max(len(text.attempts), 1) + claim.retries
-    return Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings, tries, text.measures)
+    return Outcome(text.status, text.reason, text.tokens, text.mean_log_prob, text.timings, tries, text.measures, text.attempts)

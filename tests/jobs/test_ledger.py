@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from jobs.errors import LedgerError, OutputError
 from jobs.ledger import Claim, Ledger, Outcome, Work
 from jobs.migrations import MIGRATIONS
 from jobs.owner import Owner, is_dead, this_process
+from pipeline.page import Attempt
 
 LEASE = 100.0
 OK = Outcome("ok", tokens=7, mean_log_prob=-0.5, timings={"render": 1.0})
@@ -223,3 +225,42 @@ def test_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(OutputError, match="expected a folder that can be written"):
         Ledger(tmp_path / "file" / ".pagemill" / "ledger.sqlite3", this_process())
+
+
+def test_every_reading_of_an_attempt_is_kept_with_its_reason(open_ledger: Open, path: Path) -> None:
+    ledger = open_ledger(pages=1)
+    readings = (Attempt("", "looped", "the last 1 tokens repeat", 512, -0.1), Attempt("temperature 0.2", "ok", "", 7, -0.2))
+    outcome = Outcome("ok", tries=2, timings={"attempt_1": 3.0, "attempt_2": 1.0}, measures={"mark_px": 9.0}, readings=readings)
+    ledger.finish([(ledger.claim(0, 1, LEASE)[0], outcome)], 1)
+    ((told, seconds),) = query(path, "select readings, timings from attempt")
+    assert [Attempt(*one) for one in json.loads(str(told))] == list(readings)
+    assert json.loads(str(seconds)) == {"attempt_1": 3.0, "attempt_2": 1.0}
+    (found,) = ledger.outcomes().values()
+    assert (found.final_status, found.tries, found.measures) == ("retried", 2, {"mark_px": 9.0})
+
+
+def test_ledger_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in MIGRATIONS[0]:
+        connection.execute(statement)
+    connection.execute("pragma user_version = 1")
+    connection.execute(
+        "insert into page(document_hash, page, model_hash, settings_hash, source, state, status) "
+        "values('d', 0, 'm', 's', 'd.pdf', 'done', 'ok')"
+    )
+    connection.close()
+    ledger = Ledger(path, this_process())
+    ledger.want(works(1), ["d.pdf"])
+    assert [outcome.status for outcome in ledger.outcomes().values()] == ["ok"]
+    ledger.close()
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+def test_ledger_that_was_taken_away_is_noticed_before_anything_is_written(open_ledger: Open, path: Path, change: str) -> None:
+    ledger = open_ledger()
+    path.unlink()
+    if change == "replaced":
+        path.write_bytes(b"")
+    with pytest.raises(OutputError, match="found it removed or replaced"):
+        ledger.claim(0, 1, LEASE)
