@@ -2,7 +2,8 @@
 
     --llama DIR             the peer: a folder with llama-bench, llama-batched-bench and llama-mtmd-cli, or
     --llama-python PYTHON   a Python that has the llama-cpp-python package, built for this machine
-    --only SECTIONS         some of: startup, kernels, prefill, decode_short, decode_long, vision, a4, job, growth
+    --only SECTIONS         some of: startup, kernels, prefill, decode_short, decode_long, vision, a4, job, job_f16,
+                            growth
     --quick                 fewer rounds, a job of 3 pages with 200 tokens each
     --json FILE             the figures, for machines; sections measured later join those that are there
     --models DIR            keep the random models there (default: a temporary folder)
@@ -17,6 +18,7 @@ ratios within one run, never figures of two.  The peer gets its best setting for
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -34,6 +36,7 @@ from tests.bench.workers import WorkerFailed
 SMALL_TEXT = TextShape(layers=4, width=512, heads=8, kv_heads=4, head_dim=64, ff_width=1536, vocab=4096)
 SMALL_VISION = VisionShape(layers=4, width=256, heads=4, ff_width=768, out_width=512)
 SECTION_SECONDS = 280.0
+BUSY_LOAD = 0.7
 
 
 def options() -> argparse.Namespace:
@@ -92,6 +95,8 @@ def main() -> None:
             log=Path(temporary) / "workers.log",
             say=lambda line: console.print(line, highlight=False, markup=False),
         )
+        if os.getloadavg()[0] > BUSY_LOAD:
+            bench.say(f"other work keeps this machine busy (load {os.getloadavg()[0]:.1f}): figures will be off, ratios too")
         report = Report.open(chosen.json, bench)
         for name in chosen.only.split(","):
             began = time.monotonic()

@@ -90,6 +90,10 @@ class Report:
             cells = [f"{value:,.3g}" if value is not None else "" for value in (mine, peer)]
             table.add_row(name, figure["unit"], *cells, f"{mine / peer:.2f}" if mine and peer else "")
         console.print(table)
+        for name, figure in self.figures().items():
+            peaks = [f"{who} {figure[f'{who} peak GB']:.2f} GB" for who in ("ours", "llama.cpp") if f"{who} peak GB" in figure]
+            if peaks:
+                console.print(f"peak memory of {name}: {', '.join(peaks)}", highlight=False)
         self._show_kernels(console)
         for section in ("startup", "growth"):
             for name, value in self.content["sections"].get(section, {}).get("figures", {}).items():

@@ -218,48 +218,58 @@ EXTRA_PRECISIONS = ["int8"]
 
 
 def measure_job(bench: Bench) -> Figures:
-    """Pages per minute, pixels to last token: 12 pages of 1369 image tokens and 800 answered ones.
+    """Pages per minute with keys and values in q8_0, from pixels to last token."""
+    return _measure_job(bench, "q8_0")
+
+
+def measure_job_f16(bench: Bench) -> Figures:
+    """The same in f16."""
+    return _measure_job(bench, "f16")
+
+
+def _measure_job(bench: Bench, kv_cache: str) -> Figures:
+    """12 pages of 1369 image tokens and 800 answered ones; the peer's page is measured before and after ours.
 
     llama.cpp does page after page: more in parallel gains it nothing, since its vision takes one page at a time and its decode
-    of many long sequences is no faster in all than of one.  Its pages are all alike and cost the same, so a few are measured.
+    of many long sequences is no faster in all than of one.  Its pages are all alike and cost the same, so two are measured.
     """
     pages, answer = (3, 200) if bench.quick else (12, ANSWER_TOKENS)
-    figures = Figures()
-    for kv_cache in ("f16", "q8_0") if not bench.quick else ("q8_0",):
-        bench.say(f"job of {pages} pages, {answer} tokens each, kv cache {kv_cache}")
-        ours = Worker("ours", OURS, bench.log)
-        common = {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "answer": answer, "threads": bench.threads}
-        try:
-            mine = ours.ask("job", precision=bench.precision, pages=pages, slots=16, kv_cache=kv_cache, **common)
-        finally:
-            ours.close()
-        seconds, encode = mine["seconds"], mine["encode_seconds"]
-        bench.say(f"  ours {seconds:.1f} s, of which vision {encode:.1f} s")
-        figures[f"job_{pages}_pages_{kv_cache}"] = {"ours": 60 * pages / seconds, "unit": "pages/min"}
-        figures[f"job_{pages}_pages_{kv_cache}"] |= {"ours peak_bytes": mine["peak_bytes"], "ours seconds": seconds}
-        figures[f"job_{pages}_pages_{kv_cache}"] |= {"ours vision seconds": encode, "ours page ends": mine["page_ends"]}
-    if bench.peer:
-        _add_peer_job(bench, figures, answer)
-    return figures
-
-
-def _add_peer_job(bench: Bench, figures: Figures, answer: int) -> None:
-    peer = Worker("llama.cpp", bench.peer or (), bench.log)
-    measured, common = [], {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "threads": bench.threads}
+    bench.say(f"job of {pages} pages, {answer} tokens each, kv cache {kv_cache}")
+    measured = _peer_page(bench, answer)
+    ours = Worker("ours", OURS, bench.log)
+    common = {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "answer": answer, "threads": bench.threads}
     try:
-        for _ in range(1 if bench.quick else 2):
-            measured.append(peer.ask("page", max_tokens=PAGE_TOKENS, answer=answer, flash=False, **common))
-            stages = ", ".join(f"{stage} {measured[-1][stage]:.1f} s" for stage in ("encode", "read", "decode"))
-            bench.say(f"  llama.cpp {measured[-1]['seconds']:.1f} s a page: {stages}")
-    except WorkerFailed as error:
-        bench.say(f"  {error}")
+        mine = ours.ask("job", precision=bench.precision, pages=pages, slots=16, kv_cache=kv_cache, **common)
     finally:
-        peer.close()
+        ours.close()
+    bench.say(f"  ours {mine['seconds']:.1f} s, of which vision {mine['encode_seconds']:.1f} s")
+    measured += _peer_page(bench, answer) if not bench.quick else []
+    figure = {"ours": 60 * pages / mine["seconds"], "unit": "pages/min", "ours seconds": mine["seconds"]}
+    figure |= {"ours vision seconds": mine["encode_seconds"], "ours page ends": mine["page_ends"]}
+    figure |= {"ours peak GB": mine["peak_bytes"] / 1e9}
     if measured:
         seconds = statistics.median(page["seconds"] for page in measured)
-        for figure in figures.values():
-            figure |= {"llama.cpp": 60 / seconds, "llama.cpp page seconds": seconds}
-            figure |= {"llama.cpp measured pages": len(measured), "llama.cpp peak_bytes": peer.peak_bytes}
+        figure |= {"llama.cpp": 60 / seconds, "llama.cpp page seconds": seconds, "llama.cpp measured pages": len(measured)}
+        figure |= {"llama.cpp peak GB": max(page["peak_bytes"] for page in measured) / 1e9}
+    return {f"job_{pages}_pages_{kv_cache}": figure}
+
+
+def _peer_page(bench: Bench, answer: int) -> list[dict[str, Any]]:
+    """One page of the peer's, if there is one and it works."""
+    if not bench.peer:
+        return []
+    peer = Worker("llama.cpp", bench.peer, bench.log)
+    common = {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "threads": bench.threads}
+    try:
+        page = peer.ask("page", max_tokens=PAGE_TOKENS, answer=answer, flash=False, **common)
+    except WorkerFailed as error:
+        bench.say(f"  {error}")
+        return []
+    finally:
+        peer.close()
+    stages = ", ".join(f"{stage} {page[stage]:.1f} s" for stage in ("encode", "read", "decode"))
+    bench.say(f"  llama.cpp {page['seconds']:.1f} s a page: {stages}")
+    return [page]
 
 
 def measure_startup(bench: Bench) -> Figures:
@@ -334,5 +344,6 @@ SECTIONS: dict[str, Callable[[Bench], Figures]] = {
     "vision": measure_vision,
     "a4": measure_a4,
     "job": measure_job,
+    "job_f16": measure_job_f16,
     "growth": measure_growth,
 }
