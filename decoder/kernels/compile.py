@@ -6,8 +6,10 @@ cannot be written costs time, never correctness.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -40,7 +42,9 @@ def _writable(folder: Path) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="pagemill-kernels-"))
+        private = Path(tempfile.mkdtemp(prefix="pagemill-kernels-"))
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        return private
 
 
 def compile_kernel(name: str, arguments: int, emit: Emit, isa: Isa) -> int:

@@ -139,4 +139,6 @@ def test_a_home_that_cannot_be_written_costs_time_only(model_path: Path, tmp_pat
         place.mkdir()
         place.chmod(0o555)
     before = answer(start(model_path, PAGEMILL_CACHE=str(tmp_path / "other")))
-    assert answer(start(model_path, HOME=str(place))) == before
+    (tmp_path / "temporary").mkdir()
+    assert answer(start(model_path, HOME=str(place), TMPDIR=str(tmp_path / "temporary"))) == before
+    assert list((tmp_path / "temporary").iterdir()) == []  # a private cache goes with its process
