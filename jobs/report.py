@@ -54,7 +54,7 @@ def by_document(report: Report) -> list[tuple[str, Mapping[str, int]]]:
     """Each document's path and how many of its pages have each final status."""
     counts: dict[str, Counter[str]] = {}
     for document, _, outcome in report.pages:
-        counts.setdefault(str(document.found.path), Counter())[outcome.final_status if outcome else "left"] += 1
+        counts.setdefault(document.found.label, Counter())[outcome.final_status if outcome else "left"] += 1
     return list(counts.items())
 
 
