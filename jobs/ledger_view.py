@@ -104,8 +104,11 @@ class LedgerView:
 
 
 @contextmanager
-def open_view(folder: Path) -> Iterator[LedgerView]:
-    """The ledger of an output folder.  Raises InputError where there is none, LedgerError for one that cannot be read."""
+def open_view(folder: Path, oldest: int = len(MIGRATIONS)) -> Iterator[LedgerView]:
+    """The ledger of an output folder.  Raises InputError where there is none, LedgerError for one that cannot be read.
+
+    oldest: the earliest version that has what is asked for; ``done`` is answered by all.
+    """
     path = folder / LEDGER_NAME
     if not path.is_file():
         raise InputError(f"{folder}: expected an output folder of Pagemill, found no {LEDGER_NAME} in it; check the path")
@@ -113,7 +116,7 @@ def open_view(folder: Path) -> Iterator[LedgerView]:
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
         try:
             (version,) = database.execute("pragma user_version").fetchone()
-            if version != len(MIGRATIONS):
+            if not oldest <= version <= len(MIGRATIONS):
                 raise LedgerError(
                     f"{path}: expected a ledger of version {len(MIGRATIONS)}, found version {version}; "
                     + ("use a newer Pagemill" if version > len(MIGRATIONS) else "give its run command again, which renews it")

@@ -99,7 +99,7 @@ def _done(job: JobSpec) -> set[tuple[str, int]]:
     """What earlier runs have done."""
     if not job.ledger_path.is_file():
         return set()
-    with open_view(job.output) as view:
+    with open_view(job.output, oldest=1) as view:
         return view.done(job.model_hash, job.settings_hash)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,7 @@ def open_mixed(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRead
 
 @pytest.fixture
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "in"
     folder.mkdir()
     frames = [Image.new("L", (140, 84), 255 - index) for index in range(len(ENDS))]
@@ -240,6 +242,12 @@ def test_check_knows_what_is_done(pagemill: Pagemill, output: Path, inputs: Path
     said = pagemill("check", job, "--sample", 0)
     assert "8, 7 of them are done already, 0 are left to read" in said.out
     assert "measured" not in said.out
+    connection = sqlite3.connect(output / ".pagemill" / "ledger.sqlite3")
+    connection.execute("pragma user_version = 1")  # as an earlier Pagemill left it
+    connection.close()
+    assert "8, 7 of them are done already" in pagemill("check", job, "--sample", 0).out
+    said = pagemill("status", output)
+    assert (said.code, "give its run command again" in said.err) == (8, True)
 
 
 def test_no_temporary_file_is_left(output: Path) -> None:
