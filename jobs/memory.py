@@ -68,8 +68,8 @@ def fitting(slots: int, need: Need, budget: int) -> int:
         missing = need.fixed + need.page - budget
         raise ConfigError(
             [
-                f"memory.budget: {missing / GB:.1f} GB are missing: {room}, and {budget / GB:.1f} GB may be used; allow more, close other "
-                "programs, use kv_cache: q8_0, or lower engine.max_tokens or vision.longest_edge_px"
+                f"memory.budget: {missing / GB:.1f} GB are missing: {room}, and {budget / GB:.1f} GB may be used; "
+                "allow more, close other programs, use kv_cache: q8_0, or lower engine.max_tokens or vision.longest_edge_px"
             ]
         )
     _log.warning("memory: %d pages at once instead of %d: %s, and %.1f GB may be used", possible, slots, room, budget / GB)
