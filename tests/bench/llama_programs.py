@@ -20,7 +20,7 @@ from tests.bench.serve import Answer, serve
 
 PROGRAMS = ("llama-bench", "llama-batched-bench", "llama-mtmd-cli")
 STEP_ROOM = 64
-ENCODED = re.compile(r"slice encoded in (\d+) ms")
+ENCODED = re.compile(r"(?:slice encoded|mtmd batch encoding done) in (\d+) ms")  # older builds, newer builds
 READ = re.compile(r"decoded \(batch \d+/\d+\) in (\d+) ms")
 DECODED = re.compile(r"\beval time =\s*([\d.]+) ms /\s*(\d+) runs")
 
@@ -78,7 +78,15 @@ class Programs:
             Image.fromarray(pixels).save(image)
             options = ["-m", text, "--mmproj", mmproj, "--image", image, "-p", "OCR", "-n", answer, "--ignore-eos", "--temp", 0]
             options += ["-t", threads, "-c", max_tokens + answer + STEP_ROOM, "-fa", "on" if flash else "off"]
-            options += ["--image-max-tokens", max_tokens, "--no-mmproj-offload", "--perf", "--verbose"]
+            options += [
+                "--image-max-tokens",
+                max_tokens,
+                "--no-mmproj-offload",
+                "--chat-template",
+                "chatml",
+                "--perf",
+                "--verbose",
+            ]
             return page_figures(self._run("llama-mtmd-cli", *options))
 
     def _run(self, program: str, *options: object) -> str:

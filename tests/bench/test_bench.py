@@ -65,6 +65,8 @@ def test_fits_find_how_cost_grows() -> None:
 
 def test_figures_of_llama_programs() -> None:
     assert page_figures(MTMD) == {"seconds": 71.2, "encode": 71.2, "read": 9.95, "decode": 17.97}
+    newer = MTMD.replace("image slice encoded in", "0.01.178.150 I mtmd batch encoding done in")
+    assert page_figures(newer) == page_figures(MTMD)
     with pytest.raises(RuntimeError, match="does not say"):
         page_figures("nothing")
     assert json_lines('warming up\n{"t_tg": 1.5}\nmain: n_kv\n') == [{"t_tg": 1.5}]
