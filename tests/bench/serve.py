@@ -29,8 +29,8 @@ def serve(operations: dict[str, Callable[..., Answer]]) -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """The most memory that this process, or a program that it ran, has had."""
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return peak if sys.platform == "darwin" else peak * 1024
 
 
