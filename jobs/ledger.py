@@ -18,6 +18,7 @@ from jobs.disk import database_errors
 from jobs.migrations import migrate
 from jobs.owner import Owner, is_dead
 from jobs.records import file_identity, gone
+from pipeline.database import use_write_ahead_log
 from pipeline.page import Attempt
 
 BUSY_SECONDS = 30.0
@@ -279,7 +280,7 @@ class Ledger:
     def _prepare(self) -> None:
         owner = self._owner
         with self._errors():
-            self._db.execute("pragma journal_mode = wal")
+            use_write_ahead_log(self._db, self._busy_seconds)
             self._db.execute("pragma synchronous = normal")  # a commit lost with the power is a page done again, no more
             self._db.execute("pragma foreign_keys = on")
             self._db.execute("pragma temp_store = memory")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from pipeline.database import use_write_ahead_log
 from pipeline.page import Attempt, PageRef, PageText, Picture
 
 RECORD_VERSION = 2
@@ -40,7 +41,7 @@ class PageStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS)
         try:
-            self._db.execute("pragma journal_mode = wal")
+            use_write_ahead_log(self._db, BUSY_SECONDS)
             self._db.execute("pragma synchronous = full")
             self._db.execute("pragma fullfsync = on")  # macOS: past the drive's cache
             self._db.execute(_TABLE)

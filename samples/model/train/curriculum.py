@@ -8,7 +8,7 @@ from random import Random
 
 from samples.model.train.batches import Group
 from samples.model.train.labels import PATCH
-from samples.model.train.recipe import EVERYDAY, FULL, Recipe
+from samples.model.train.recipe import EVERYDAY, FULL, MIXED, Recipe
 
 Size = tuple[int, int]  # height, width; px, multiples of 28
 STRIPS: tuple[Size, ...] = ((112, 336), (168, 336), (112, 448), (168, 448), (224, 336), (224, 448), (280, 336))
@@ -64,7 +64,10 @@ DEFAULT = Curriculum(  # two cores: about 250 GFLOP a step
         Lesson(400, EVERYDAY, (Part(STRIPS + PAGES[:3], 3072), Part(LARGE, 2048, is_frozen=True))),
     )
 )
-WIDE = Curriculum(  # two cores, after DEFAULT: all fonts, columns, tables
+MIX = Curriculum(  # two cores, after DEFAULT: columns and blank pages too
+    (Lesson(0, MIXED, (Part(STRIPS + STRIPS + PAGES[:4], 6144), Part(LARGE, 4096, is_frozen=True))),)
+)
+WIDE = Curriculum(  # two cores, after MIX: all fonts, tables
     (Lesson(0, FULL, (Part(STRIPS + PAGES, 6144), Part(LARGE, 4096, is_frozen=True))),)
 )
 GPU = Curriculum(  # one GPU, from nothing or from a checkpoint: some 10 TFLOP a step
@@ -76,4 +79,4 @@ GPU = Curriculum(  # one GPU, from nothing or from a checkpoint: some 10 TFLOP a
     batch_patches=49152,
 )
 SMOKE = Curriculum((Lesson(0, EVERYDAY, (Part(((56, 224),), 512),)),), batch_patches=256)
-CURRICULA = {"default": DEFAULT, "wide": WIDE, "gpu": GPU, "smoke": SMOKE}
+CURRICULA = {"default": DEFAULT, "mix": MIX, "wide": WIDE, "gpu": GPU, "smoke": SMOKE}

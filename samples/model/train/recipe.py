@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samples.model.train.faces import COMMON, RARE, Family
 
@@ -29,6 +29,7 @@ EVERYDAY = Recipe(
     damaged=0.3,
     blank=0.004,
 )
+MIXED = replace(EVERYDAY, two_columns=0.15, blank=0.01)
 FULL = Recipe(
     families=COMMON + RARE,
     cut_weights=(0.78, 0.12, 0.10),
@@ -40,4 +41,4 @@ FULL = Recipe(
 )
 LIGHT = Recipe(damaged=1.0)
 COLUMNS = Recipe(two_columns=1.0)
-RECIPES = {"clean": CLEAN, "everyday": EVERYDAY, "full": FULL, "light": LIGHT, "columns": COLUMNS}
+RECIPES = {"clean": CLEAN, "everyday": EVERYDAY, "mixed": MIXED, "full": FULL, "light": LIGHT, "columns": COLUMNS}
