@@ -5,10 +5,13 @@ positions, one after the other, so that attention reads either region as one str
 
     f32, f16    K [p/16][d][16 positions]                       V [p][d]
     bf16        K [p/16][d/2][16 positions][2 dimensions]       V [p/2][d][2 positions]
+    int8_bf16   K [p/16]: codes uint8 [d/4][16 positions][4 dimensions], 128 is zero; scales float32 [16 positions]
+                V as bf16; a block of K is as long as one of V, its end unused
     q8_0        K [p/16]: codes uint8 [d/4][16 positions][4 dimensions], 128 is zero; scales float16 [d/32][16 positions]
                 V [p/256][d/32]: scales float16 [256 positions]; codes int8 [64][32 dimensions][4 positions]
 
 q8_0 stores rotated keys and values (``rotation``): a Hadamard matrix spreads outliers over the head before codes are rounded.
+int8_bf16, the encoder's, rotates keys only.
 """
 
 from __future__ import annotations
@@ -31,11 +34,14 @@ _VALUE_ROTATION = 64
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One way of storing.  value_bytes: of a code.  scale_bytes: of a scale per 32 codes."""
+    """One way of storing.  value_bytes: of a code, the larger where keys and values differ.  scale_bytes: of a scale per 32
+    codes.  byte_keys: keys are bytes with a scale a position.  for_patches: its rows are never decoded."""
 
-    name: Literal["f32", "f16", "bf16", "q8_0"]
+    name: Literal["f32", "f16", "bf16", "int8_bf16", "q8_0"]
     value_bytes: int
     scale_bytes: int = 0
+    byte_keys: bool = False
+    for_patches: bool = False
 
     def block_bytes(self, head_dim: int) -> int:
         """Bytes of 256 positions of one region of one kv head."""
@@ -51,16 +57,15 @@ class Codec:
 
     def refusal(self, head_dim: int) -> str | None:
         """Why heads of this size cannot be stored, or None."""
-        multiple = SCALE_VALUES if self.scale_bytes else 16
+        multiple = SCALE_VALUES if self.scale_bytes or self.byte_keys else 16
         if head_dim % multiple:
             return f"kv cache {self.name} needs head_dim in multiples of {multiple}, found {head_dim}"
         return None
 
     def key_rotation(self, head_dim: int) -> int:
         """Size of the Hadamard blocks of queries and keys: the largest 64 * 2^i dividing head_dim; 0 is none."""
-        if not self.scale_bytes or head_dim % 64:
-            return 0
-        return head_dim & -head_dim
+        is_rotated = self.scale_bytes or self.byte_keys
+        return head_dim & -head_dim if is_rotated and head_dim % 64 == 0 else 0
 
     def value_rotation(self, head_dim: int) -> int:
         """Size of the Hadamard blocks of values and outputs; 0 is none."""
@@ -70,15 +75,17 @@ class Codec:
 CODECS: Mapping[str, Codec] = {
     "f32": Codec("f32", 4),
     "f16": Codec("f16", 2),
-    "bf16": Codec("bf16", 2),
+    "bf16": Codec("bf16", 2, for_patches=True),
+    "int8_bf16": Codec("int8_bf16", 2, byte_keys=True, for_patches=True),
     "q8_0": Codec("q8_0", 1, scale_bytes=2),
 }
 
 
 def codec_named(name: str) -> Codec:
-    """The codec called ``name``; ValueError for a name that is not in ``CODECS``."""
-    if name not in CODECS:
-        raise ValueError(f"kv cache {name!r} is not one of {', '.join(CODECS)}")
+    """A sequence's codec; ValueError for a name that is none."""
+    names = [codec.name for codec in CODECS.values() if not codec.for_patches]
+    if name not in names:
+        raise ValueError(f"kv cache {name!r} is not one of {', '.join(names)}")
     return CODECS[name]
 
 

@@ -13,6 +13,7 @@ from decoder.kernels.drivers import segments as slots
 from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array, aligned
 from decoder.kernels.tiles_attention import VALUE_BYTES, Stored, Tile, emit_scores, emit_values
+from decoder.kernels.tiles_bytes import KEY_SCALE_BYTES, emit_byte_pack, emit_byte_scores
 from decoder.kernels.tiles_coded import (
     FACTOR_BYTES,
     QUERY_BYTES,
@@ -49,7 +50,7 @@ class AttentionShape:
     def of(cls, isa: Isa, codec: Codec, precision: Precision, group: int, head_dim: int) -> AttentionShape:
         """Accumulators fill the registers: 32 of 512 bits, or 16 of 256 (of which a vector of 16 lanes takes two)."""
         wide = isa.tile_counts[-1] >= 16
-        cached: Stored = "f32" if codec.name == "bf16" else codec.name  # rows of a bf16 cache are never decoded
+        cached: Stored = "f32" if codec.for_patches else codec.name  # type: ignore[assignment]
         stored: Stored = "bf16" if precision == "bf16" else "f32" if codec.scale_bytes else cached
         vectors, rows = (2, 12) if wide else (1, 4)
         sharing = max(n for n in range(1, 13 if wide else 7) if group % n == 0)
@@ -58,14 +59,25 @@ class AttentionShape:
         most = 2 if codec.scale_bytes else max(n for n in range(1, dims + 1) if dims % n == 0 and (n <= sums or n == 1))
         return cls(
             isa, codec, precision, group, head_dim,
-            Tile(stored, vectors, rows), Tile(stored, vectors if dims % vectors == 0 else 1, rows),
+            Tile("int8" if codec.byte_keys else stored, vectors, rows), Tile(stored, vectors if dims % vectors == 0 else 1, rows),
             Tile(cached, 1, sharing, chains), Tile(cached, most, sharing),
         )  # fmt: skip
 
     @property
     def expanded_bytes(self) -> int:
         """Bytes of a block of keys, or of values, converted for the flash tiles; 0 where they read the cache."""
-        return 0 if self.codec.name == self.scores.stored else BLOCK_POSITIONS * self.head_dim * VALUE_BYTES[self.scores.stored]
+        return 0 if self.codec.byte_keys or self.codec.name == self.scores.stored else self.flash_block_bytes
+
+    @property
+    def flash_block_bytes(self) -> int:
+        """Bytes of a block of keys as the flash tiles read it."""
+        scale = KEY_SCALE_BYTES if self.codec.byte_keys else 0
+        return BLOCK_POSITIONS * (self.head_dim * VALUE_BYTES[self.scores.stored] + scale)
+
+    @property
+    def flash_query_bytes(self) -> int:
+        """Bytes of a packed query, per run of dimensions."""
+        return 64 if self.codec.byte_keys else 64 // self.scores.pair
 
     @property
     def decode_strides(self) -> tuple[int, int]:
@@ -104,7 +116,7 @@ class AttentionShape:
         isa, table = self.isa, aligned(slots.TILE_SLOTS, np.int64)
         table.fill(0)
         found = {
-            slots.PACK: _pack_tile(self.precision, isa),
+            slots.PACK: _byte_pack_tile(isa) if self.codec.byte_keys else _pack_tile(self.precision, isa),
             slots.SCORES: _scores_tile(self.scores, isa),
             slots.SOFTMAX: _softmax_tile(self.precision, False, isa),
             slots.MASKED_SOFTMAX: _softmax_tile(self.precision, True, isa),
@@ -131,7 +143,7 @@ class AttentionShape:
 
 @cache
 def _scores_tile(tile: Tile, isa: Isa) -> int:
-    emit = emit_coded_scores if tile.stored == "q8_0" else emit_scores
+    emit = {"q8_0": emit_coded_scores, "int8": emit_byte_scores}.get(tile.stored, emit_scores)
     return compile_kernel(f"attention_scores_{tile.name}", 7, lambda e, *args: emit(tile, e, *args), isa)
 
 
@@ -166,6 +178,11 @@ def _factors_tile(rows: int, isa: Isa) -> int:
 @cache
 def _coded_pack_tile(isa: Isa) -> int:
     return compile_kernel("coded_pack", 4, emit_coded_pack, isa)
+
+
+@cache
+def _byte_pack_tile(isa: Isa) -> int:
+    return compile_kernel("byte_pack", 4, emit_byte_pack, isa)
 
 
 @cache

@@ -18,7 +18,6 @@ from decoder.kernels.drivers.codes import ATTEND, ROPE_STORE
 from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array, address
 from decoder.kernels.program import Program
-from decoder.kernels.tiles_attention import VALUE_BYTES
 from decoder.kernels.tiles_softmax import Precision
 from decoder.kv_codec import BLOCK_POSITIONS, Codec
 
@@ -73,8 +72,8 @@ def attend(
         )
     if precision == "bf16" and not program.isa.bf16:
         raise ValueError(f"CPU variant {program.isa.name} has no bf16 dot product: use precision f32")
-    if codec.name == "bf16" and precision != "bf16":
-        raise ValueError("a bf16 cache needs precision bf16: use an f32 cache for precision f32")
+    if codec.for_patches and precision != "bf16":
+        raise ValueError(f"a {codec.name} cache needs precision bf16: use an f32 cache for precision f32")
     _check_heads(qkv, head_dim, {q_column: heads}, codec, capacity)
     _check_heads(out, head_dim, {0: heads}, codec, capacity)
     assert heads % kv_heads == 0, f"{heads} heads do not share {kv_heads} kv heads evenly"
@@ -88,10 +87,10 @@ def attend(
         address(qkv), qkv.strides[0], address(out), out.strides[0], kv_heads, shape.group, chunks, q_column * 4,
         window, address(segments), layer_offset, codec.head_bytes(head_dim, capacity) // 2, codec.block_bytes(head_dim),
         shape.unit_blocks, address(tiles), shape.expanded_bytes,
-        BLOCK_POSITIONS * head_dim * VALUE_BYTES[shape.scores.stored], chunks * shape.scores.step_bytes, shape.scores.pair,
+        shape.flash_block_bytes, chunks * shape.values.step_bytes, shape.values.pair,
         shape.scores.rows, 16 * shape.scores.vectors, shape.values.vectors,
         shape.decode_scores.rows, shape.decode_values.vectors, *shape.decode_strides,
-        shape.query_bytes, shape.rotations,
+        shape.query_bytes, shape.rotations, shape.flash_query_bytes,
     ]  # fmt: skip
     program.add(ATTEND, ints, (scale * LOG2_E,), (qkv, out, segments, tiles), shape.scratch_bytes)
 

@@ -46,9 +46,9 @@ def rotate(heads: Array, size: int) -> Array:
     return (blocks @ hadamard(size)).astype(heads.dtype).reshape(heads.shape)
 
 
-def coded(heads: Array) -> Array:
-    """Queries as decode rows round them for 8-bit keys: 127 steps either side of zero in every 32 dimensions."""
-    blocks = heads.reshape(*heads.shape[:-1], -1, 32)
+def coded(heads: Array, block: int) -> Array:
+    """Queries as they are rounded for 8-bit keys: 127 steps either side of zero in every ``block`` dimensions."""
+    blocks = heads.reshape(*heads.shape[:-1], -1, block)
     step = np.abs(blocks).max(-1, keepdims=True) / 127
     whole: Array = np.rint(np.divide(blocks, step, out=np.zeros_like(blocks), where=step > 0)) * step
     return whole.reshape(heads.shape)

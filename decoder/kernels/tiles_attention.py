@@ -22,8 +22,8 @@ STEPS = 8
 STATS_MAXIMUM, STATS_SUM, STATS_RESCALE, STATS_BYTES = 0, 4, 8, 16
 """A row's largest score so far (times scale * log2 e), its sum of probabilities, and the factor of what was summed before."""
 
-Stored = Literal["f32", "f16", "bf16", "q8_0"]
-VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 1}
+Stored = Literal["f32", "f16", "bf16", "int8", "q8_0"]
+VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "int8": 1, "q8_0": 1}
 _LOW_HALF = 0xFFFF
 
 
@@ -42,7 +42,7 @@ class Tile:
     @property
     def pair(self) -> int:
         """Products per lane and step."""
-        return {"bf16": 2, "q8_0": 4}.get(self.stored, 1)
+        return {"bf16": 2, "int8": 4, "q8_0": 4}.get(self.stored, 1)
 
     @property
     def step_bytes(self) -> int:

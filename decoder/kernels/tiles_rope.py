@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from decoder.kernels.emit import F16, F32, I8, I16, I32, V16F, Emitter, Value, vector
+from decoder.kernels.tiles_bytes import KEY_SCALE_BYTES, head_scale, to_codes
 from decoder.kernels.tiles_softmax import to_bf16
 from decoder.kv_codec import BLOCK_POSITIONS, VALUES_BYTES
 
@@ -126,6 +127,18 @@ def _bf16_keys(e: Emitter, row: Value, block: Value, position: Value, chunks: Va
         _scatter(e, e.bits(codes, vector(I32, 8)), e.at(column, e.scaled(chunk, 512)), 64)
 
 
+def _byte_keys(e: Emitter, row: Value, block: Value, position: Value, chunks: Value) -> None:
+    b = e.b
+    inverse, scale = head_scale(e, row, chunks)
+    tile_bytes = e.at(e.scaled(chunks, 256), 16 * KEY_SCALE_BYTES)
+    tile = e.at(block, b.mul(b.lshr(position, e.const(4)), tile_bytes))
+    column = e.at(tile, e.scaled(b.and_(position, e.const(15)), 4))
+    with e.loop(chunks) as chunk:
+        codes = b.xor(b.trunc(to_codes(e, row, chunk, inverse), vector(I8)), e.const(-128, vector(I8)))
+        _scatter(e, e.bits(codes, vector(I32, 4)), e.at(column, e.scaled(chunk, 256)), 64)
+    e.store(e.at(column, e.scaled(chunks, 256)), scale)
+
+
 def _bf16_values(e: Emitter, row: Value, block: Value, position: Value, chunks: Value) -> None:
     b = e.b
     target = e.at(block, b.mul(b.lshr(position, e.const(1)), e.scaled(chunks, 64)), e.scaled(b.and_(position, e.const(1)), 2))
@@ -180,6 +193,7 @@ STORE_KEYS: Mapping[str, Store] = {
     "f32": _sized(_float_keys, 4),
     "f16": _sized(_float_keys, 2),
     "bf16": _bf16_keys,
+    "int8_bf16": _byte_keys,
     "q8_0": _coded_keys,
 }
 """By codec: (row of one head, the 256-position block of the region, position within it, head_dim / 16)."""
@@ -188,5 +202,6 @@ STORE_VALUES: Mapping[str, Store] = {
     "f32": _sized(_float_values, 4),
     "f16": _sized(_float_values, 2),
     "bf16": _bf16_values,
+    "int8_bf16": _bf16_values,
     "q8_0": _coded_values,
 }

@@ -165,5 +165,13 @@ def _coded_values(region: Array, d: int, capacity: int) -> Array:
     return (codes.astype(np.float32) * scales).transpose(0, 2, 1, 3).reshape(capacity, d)
 
 
-READ_KEYS = {"f32": _plain_keys("f4"), "f16": _plain_keys("f2"), "bf16": _plain_keys("bf16", 2), "q8_0": _coded_keys}
-READ_VALUES = {"f32": _plain_values("f4"), "f16": _plain_values("f2"), "bf16": _plain_values("bf16", 2), "q8_0": _coded_values}
+def _byte_keys(region: Array, d: int, capacity: int) -> Array:
+    blocks = region.reshape(capacity // 256, -1)[:, : 256 * (d + 4)]  # a block is as long as one of values
+    tiles = blocks.reshape(capacity // 16, -1)
+    codes = tiles[:, : 16 * d].reshape(-1, d // 4, 16, 4).transpose(0, 2, 1, 3).reshape(-1, 16, d).astype(np.float32)
+    scales = np.ascontiguousarray(tiles[:, 16 * d :]).view(np.float32).reshape(-1, 16, 1)
+    return ((codes - 128) * scales).reshape(capacity, d)
+
+
+READ_KEYS = {"f32": _plain_keys("f4"), "f16": _plain_keys("f2"), "bf16": _plain_keys("bf16", 2), "int8_bf16": _byte_keys, "q8_0": _coded_keys}
+READ_VALUES = {"f32": _plain_values("f4"), "f16": _plain_values("f2"), "bf16": _plain_values("bf16", 2), "int8_bf16": _plain_values("bf16", 2), "q8_0": _coded_values}

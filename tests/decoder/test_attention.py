@@ -16,6 +16,7 @@ from decoder.kernels.memory import Array, aligned_copy
 from decoder.kernels.program import Program
 from decoder.kernels.team import Team, available_cores
 from decoder.kernels.tiles_attention import Tile, emit_scores, emit_values
+from decoder.kernels.tiles_bytes import emit_byte_scores
 from decoder.kernels.tiles_coded import emit_coded_factors, emit_coded_scores, emit_coded_values
 from decoder.kernels.tiles_expand import emit_expand_values
 from decoder.kernels.tiles_softmax import Precision, emit_softmax
@@ -56,9 +57,10 @@ def expected(layer: Layer, piece: Piece, keys: int) -> Array:
     """Float64 attention of the piece's queries over what the cache holds."""
     key, value = (part.astype(np.float64) for part in layer.stored(piece.slot, keys))
     query = layer.shape.split(piece.rows.astype(np.float64))[0]
-    if piece.kind == "decode" and layer.codec == "q8_0":
-        size = layer.cache.codec.key_rotation(layer.shape.head_dim)
-        codes = reference_attention.coded(reference_attention.rotate(query, size))
+    codec, head_dim = layer.cache.codec, layer.shape.head_dim
+    if codec.byte_keys or (piece.kind == "decode" and codec.scale_bytes):
+        size = codec.key_rotation(head_dim)
+        codes = reference_attention.coded(reference_attention.rotate(query, size), head_dim if codec.byte_keys else 32)
         query = reference_attention.rotate(codes, size)
     seen = reference_attention.visible(
         len(piece.rows), piece.position, keys, causal=piece.kind != "patches", window=layer.window
@@ -95,9 +97,13 @@ def test_decode_rows_equal_softmax_over_the_cache(shape: Heads, codec: str, team
         assert error(found, expected(layer, piece, piece.position + 1)) < ERROR["coded" if codec == "q8_0" else "f32"], piece
 
 
-@pytest.mark.parametrize(("codec", "precision"), [("f32", "f32"), *([("bf16", "bf16")] if HOST.bf16 else [])])
-def test_patches_see_all_patches(codec: str, precision: Precision, team: Team) -> None:
-    shape = Heads(64, 1, 3)
+PATCHES: list[tuple[str, Precision]] = [("bf16", "bf16"), ("int8_bf16", "bf16")] if HOST.bf16 else []
+
+
+@pytest.mark.parametrize("head_dim", [32, 64, 128])
+@pytest.mark.parametrize(("codec", "precision"), [("f32", "f32"), *PATCHES])
+def test_patches_see_all_patches(codec: str, precision: Precision, head_dim: int, team: Team) -> None:
+    shape = Heads(head_dim, 1, 3)
     layer = Layer(shape, HOST, team, codec, precision, slots=3, rows=1024)
     pieces = [Piece(slot, 0, rows_of(shape, length), "patches") for slot, length in enumerate((1, 111, 513))]
     for piece, found in zip(pieces, layer.run(*pieces), strict=True):
@@ -218,6 +224,7 @@ def test_keys_beyond_a_segment_never_count(team: Team) -> None:
         ({"head_dim": 24}, "multiples of 16, found 24"),
         ({"precision": "bf16", "isa": ISAS["portable"]}, "no bf16 dot product"),
         ({"codec": CODECS["bf16"]}, "needs precision bf16"),
+        ({"codec": CODECS["int8_bf16"], "head_dim": 64}, "needs precision bf16"),
     ],
 )
 def test_what_cannot_run_is_refused(change: dict[str, object], message: str, team: Team) -> None:
@@ -230,6 +237,7 @@ def test_what_cannot_run_is_refused(change: dict[str, object], message: str, tea
 
 
 SCORES, VALUES = (7, emit_scores), (8, emit_values)
+BYTE_SCORES = (7, emit_byte_scores)
 CODED_SCORES, CODED_VALUES = (7, emit_coded_scores), (8, emit_coded_values)
 
 
@@ -243,6 +251,7 @@ def assembly(tile: Tile, kernel: tuple[int, Callable[..., None]], isa: Isa) -> s
         *((Tile(stored, 2, 12), kernel, 8 * 24) for stored in ("f32", "f16", "bf16") for kernel in (SCORES, VALUES)),
         (Tile("f16", 1, 2, 4), SCORES, 8 * 2),
         (Tile("f16", 8, 2), VALUES, 8 * 16),
+        (Tile("int8", 2, 12), BYTE_SCORES, 8 * 24),
         (Tile("q8_0", 1, 7), CODED_SCORES, 8 * 7),
         (Tile("q8_0", 2, 2), CODED_VALUES, 4 * 2 * 2 * 2),
     ],

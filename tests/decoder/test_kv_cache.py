@@ -11,7 +11,7 @@ from decoder.spec import AttentionSpec
 LAYERS = [AttentionSpec(8, 2, 64, 0.125), AttentionSpec(4, 4, 128, 0.1), AttentionSpec(8, 2, 64, 0.125)]
 
 
-@pytest.mark.parametrize(("name", "per_value"), [("f32", 4), ("f16", 2), ("bf16", 2), ("q8_0", 1 + 2 / 32)])
+@pytest.mark.parametrize(("name", "per_value"), [("f32", 4), ("f16", 2), ("bf16", 2), ("int8_bf16", 2), ("q8_0", 1 + 2 / 32)])
 def test_layers_lie_behind_each_other(name: str, per_value: float) -> None:
     cache = KvCache(LAYERS, CODECS[name], slots=2, capacity=300)
     values = [2 * layer.kv_heads * layer.head_dim for layer in LAYERS]
@@ -36,8 +36,11 @@ def test_heads_that_a_codec_cannot_store_are_refused() -> None:
     layers = [AttentionSpec(1, 1, 24, 1.0), AttentionSpec(1, 1, 16, 1.0)]
     with pytest.raises(ValueError, match=r"multiples of 32, found 16.*multiples of 32, found 24"):
         KvCache(layers, CODECS["q8_0"], slots=1, capacity=1)
-    with pytest.raises(ValueError, match="'q4_0' is not one of f32, f16, bf16, q8_0"):
-        codec_named("q4_0")
+    with pytest.raises(ValueError, match="multiples of 32, found 16"):
+        KvCache(layers[1:], CODECS["int8_bf16"], slots=1, capacity=1)
+    for name in ("q4_0", "bf16"):
+        with pytest.raises(ValueError, match=f"'{name}' is not one of f32, f16, q8_0"):
+            codec_named(name)
 
 
 @pytest.mark.parametrize(("positions", "capacity"), [(0, 256), (1, 256), (256, 256), (257, 512)])

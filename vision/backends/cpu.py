@@ -43,6 +43,8 @@ from vision.weights import StoredWeights
 Floats = NDArray[np.float32]
 Products = Literal["bf16", "int8", "f32"]
 """How the layers multiply; f32: as exactly as the file's weights."""
+BYTE_KEYS = CODECS["int8_bf16"]
+"""Of int8 attention: a fifth faster than bf16's."""
 CAPACITY_STEP = 1024
 """Buffers grow by this many patches, so that pages of one kind share a recording."""
 ROWS_AT_ONCE = 128
@@ -92,6 +94,8 @@ class CpuEncoder:
         self._owns_team = owns_team
         self.spec, self.team, self.isa = stored.spec, team, isa
         self.attention: Precision = "bf16" if isa.bf16 and products != "f32" else "f32"
+        has_byte_keys = self.attention == "bf16" and products == "int8" and not BYTE_KEYS.refusal(stored.spec.head_dim)
+        self.codec = BYTE_KEYS if has_byte_keys else CODECS[self.attention]
         self.weights = _Loader(stored, team.threads, products, store).load()
         self._recording: _Recording | None = None
 
@@ -186,7 +190,7 @@ class _Recording:
     def __init__(self, encoder: CpuEncoder, capacity: int) -> None:
         self.capacity, self._spec, self._encoder = capacity, encoder.spec, encoder
         self._facts = _attention_facts(encoder.spec)
-        self._cache = KvCache([self._facts], CODECS[encoder.attention], 1, capacity)
+        self._cache = KvCache([self._facts], encoder.codec, 1, capacity)
         self._tables = StepTables.new(capacity, 1, encoder.spec.head_dim)
         self._tables.position[:], self._tables.base[:] = np.arange(capacity), self._cache.base(0)
         self._program = Program(encoder.team, encoder.isa)

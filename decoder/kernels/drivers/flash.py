@@ -23,6 +23,7 @@ from decoder.kernels.drivers.segments import (
     FLASH_DIMS,
     FLASH_KEYS,
     FLASH_PAIR,
+    FLASH_QUERY_BYTES,
     FLASH_ROWS,
     FLASH_STEP_BYTES,
     GROUP,
@@ -99,11 +100,11 @@ def _seen(op: Any, segment: int, row: int) -> tuple[int, int]:
 def _begin(op: Any, segment: int, begin: int, end: int, head: int, state: int) -> None:
     """Pack the queries of a block's rows, and clear its output and records."""
     pack, group = load_i64(op[TILES] + PACK), op[GROUP]
-    stride = BLOCK_ROWS * 64 // op[FLASH_PAIR]
+    stride = BLOCK_ROWS * op[FLASH_QUERY_BYTES]
     source = op[QKV] + load_i64(segment + SEGMENT_FIRST_ROW) * op[ROW_BYTES] + op[Q_AT] + head * group * op[CHUNKS] * 64
     for row in range(begin, end):
         query = source + row // group * op[ROW_BYTES] + row % group * op[CHUNKS] * 64
-        call4(pack, query, state + (row - begin) * 64 // op[FLASH_PAIR], op[CHUNKS], stride)
+        call4(pack, query, state + (row - begin) * op[FLASH_QUERY_BYTES], op[CHUNKS], stride)
     out = state + BLOCK_ROWS * op[CHUNKS] * 64
     call4(load_i64(op[TILES] + CLEAR), out, BLOCK_ROWS * op[CHUNKS], out + BLOCK_ROWS * op[CHUNKS] * 64, BLOCK_ROWS)
 
@@ -114,15 +115,15 @@ def _block(
 ) -> None:
     """One block of rows against one block of keys: scores, probabilities, output."""
     tiles, chunks, tile_rows, group_keys = op[TILES], op[CHUNKS], op[FLASH_ROWS], op[FLASH_KEYS]
-    rows, pair = end - begin, op[FLASH_PAIR]
+    rows, pair, query_bytes = end - begin, op[FLASH_PAIR], op[FLASH_QUERY_BYTES]
     count = min(KEYS, _seen(op, segment, end - 1)[1] - key)
     groups = (count + group_keys - 1) // group_keys
     tile_bytes, vector_bytes = op[FLASH_BLOCK_BYTES] // KEYS * group_keys, op[FLASH_STEP_BYTES] // chunks
     for group in range(groups):
         for row in range(0, rows, tile_rows):
             call7(
-                load_i64(tiles + SCORES), keys + group * tile_bytes, state + row * 64 // pair,
-                scores + group * (group_keys // 16) * SCORE_STRIDE + row * 64, 1, chunks, BLOCK_ROWS * 64 // pair, SCORE_STRIDE,
+                load_i64(tiles + SCORES), keys + group * tile_bytes, state + row * query_bytes,
+                scores + group * (group_keys // 16) * SCORE_STRIDE + row * 64, 1, chunks, BLOCK_ROWS * query_bytes, SCORE_STRIDE,
             )  # fmt: skip
     out = state + BLOCK_ROWS * chunks * 64
     stats = out + BLOCK_ROWS * chunks * 64
