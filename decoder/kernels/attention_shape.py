@@ -59,7 +59,8 @@ class AttentionShape:
         most = 2 if codec.scale_bytes else max(n for n in range(1, dims + 1) if dims % n == 0 and (n <= sums or n == 1))
         return cls(
             isa, codec, precision, group, head_dim,
-            Tile("int8" if codec.byte_keys else stored, vectors, rows), Tile(stored, vectors if dims % vectors == 0 else 1, rows),
+            Tile("int8" if codec.byte_keys else stored, vectors, rows),
+            Tile(stored, vectors if dims % vectors == 0 else 1, rows),
             Tile(cached, 1, sharing, chains), Tile(cached, most, sharing),
         )  # fmt: skip
 

@@ -173,5 +173,17 @@ def _byte_keys(region: Array, d: int, capacity: int) -> Array:
     return ((codes - 128) * scales).reshape(capacity, d)
 
 
-READ_KEYS = {"f32": _plain_keys("f4"), "f16": _plain_keys("f2"), "bf16": _plain_keys("bf16", 2), "int8_bf16": _byte_keys, "q8_0": _coded_keys}
-READ_VALUES = {"f32": _plain_values("f4"), "f16": _plain_values("f2"), "bf16": _plain_values("bf16", 2), "int8_bf16": _plain_values("bf16", 2), "q8_0": _coded_values}
+READ_KEYS = {
+    "f32": _plain_keys("f4"),
+    "f16": _plain_keys("f2"),
+    "bf16": _plain_keys("bf16", 2),
+    "int8_bf16": _byte_keys,
+    "q8_0": _coded_keys,
+}
+READ_VALUES = {
+    "f32": _plain_values("f4"),
+    "f16": _plain_values("f2"),
+    "bf16": _plain_values("bf16", 2),
+    "int8_bf16": _plain_values("bf16", 2),
+    "q8_0": _coded_values,
+}

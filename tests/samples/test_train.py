@@ -107,5 +107,5 @@ def test_transformers_gives_the_network_s_logits(folder: Path, tmp_path: Path) -
         expected = model(input_ids=ids, pixel_values=normal, image_sizes=torch.tensor([[56, 84]])).logits
         embedded = network.embed(ids)
         embedded[:, len(turn.before) : len(turn.before) + 6] = network.see(pixels)[1]
-        found, _ = network.read(embedded, 0)
+        found, _, _ = network.read(embedded, 0)
     assert (found - expected).abs().max() < 1e-4  # float32, another order of sums

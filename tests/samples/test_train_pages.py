@@ -57,6 +57,12 @@ def test_labels_say_what_leads_up_to_each_line_in_a_cell() -> None:
     assert not before[1, 1].any()
 
 
+def test_labels_say_at_what_height_each_line_of_a_cell_stands() -> None:
+    labels = label_page(page_of("ab\nc", [(3, 10), (30, 10), (np.nan, np.nan), (3, 24)], [0, 0, 0, 1]))
+    assert labels.levels.tolist() == [[3, 7], [3, 0], [0, 0], [0, 0]]
+    assert labels.level_of.tolist() == [2, 2, -1, 6]
+
+
 def test_more_letters_than_slots_are_cut() -> None:
     labels = label_page(page_of("abcdef", [(x, 5) for x in range(1, 7)], [0] * 6))
     assert letters(labels.patches[0]) == "abcd"

@@ -123,7 +123,8 @@ def _block(
         for row in range(0, rows, tile_rows):
             call7(
                 load_i64(tiles + SCORES), keys + group * tile_bytes, state + row * query_bytes,
-                scores + group * (group_keys // 16) * SCORE_STRIDE + row * 64, 1, chunks, BLOCK_ROWS * query_bytes, SCORE_STRIDE,
+                scores + group * (group_keys // 16) * SCORE_STRIDE + row * 64, 1, chunks, BLOCK_ROWS * query_bytes,
+                SCORE_STRIDE,
             )  # fmt: skip
     out = state + BLOCK_ROWS * chunks * 64
     stats = out + BLOCK_ROWS * chunks * 64

@@ -40,16 +40,19 @@ class Batch:
 
     pixels: (pages, height, width, 3) uint8; tokens: (pages, longest) int64, the end token included, -1 after it;
     spans: (pages, longest, 2) int64, first and last cell of each token, -1 where it is not printed;
-    patches, cells, before: as in Labels, with pages in front; seed: for what the learner draws itself;
+    levels_of: (pages, longest) int64, of each token's first cell, -1 where it is not printed;
+    patches, cells, before, levels: as in Labels, with pages in front; seed: for what the learner draws itself;
     seen: (pages, cells, width) float16, what the encoder made of the pages some steps ago, or None.
     """
 
     pixels: NDArray[np.uint8]
     tokens: NDArray[np.int64]
     spans: NDArray[np.int64]
+    levels_of: NDArray[np.int64]
     patches: NDArray[np.uint8]
     cells: NDArray[np.uint8]
     before: NDArray[np.uint8]
+    levels: NDArray[np.uint8]
     texts: tuple[str, ...]
     is_frozen: bool
     turn: int
@@ -84,19 +87,23 @@ def collate(pages: Sequence[Page], is_frozen: bool, rng: Random) -> Batch:
     """Tokens, pointers and labels of some pages of one size."""
     labels = [label_page(page) for page in pages]
     encoded = [encode(page, label) for page, label in zip(pages, labels, strict=True)]
-    longest = max(len(ids) for ids, _ in encoded)
+    longest = max(len(ids) for ids, _, _ in encoded)
     tokens = np.full((len(pages), longest), PAD, np.int64)
     spans = np.full((len(pages), longest, 2), PAD, np.int64)
-    for row, (ids, cells) in enumerate(encoded):
+    levels_of = np.full((len(pages), longest), PAD, np.int64)
+    for row, (ids, cells, levels) in enumerate(encoded):
         tokens[row, : len(ids)] = ids
         spans[row, : len(ids)] = cells
+        levels_of[row, : len(ids)] = levels
     return Batch(
         pixels=np.stack([page.pixels for page in pages]),
         tokens=tokens,
         spans=spans,
+        levels_of=levels_of,
         patches=np.stack([label.patches for label in labels]),
         cells=np.stack([label.cells for label in labels]),
         before=np.stack([label.before for label in labels]),
+        levels=np.stack([label.levels for label in labels]),
         texts=tuple(page.text for page in pages),
         is_frozen=is_frozen,
         turn=rng.choices(range(len(TURN_WEIGHTS)), TURN_WEIGHTS)[0],
@@ -104,14 +111,14 @@ def collate(pages: Sequence[Page], is_frozen: bool, rng: Random) -> Batch:
     )
 
 
-def encode(page: Page, labels: Labels) -> tuple[list[int], NDArray[np.int64]]:
-    """Token ids with the end token, and the first and last cell that each token is printed in."""
+def encode(page: Page, labels: Labels) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+    """Token ids with the end token, the first and last cell that each token is printed in, and its level in the first."""
     encoding = open_tokenizer().encode(page.text)
-    spans = np.full((len(encoding.ids) + 1, 2), PAD, np.int64)
+    spans, levels = np.full((len(encoding.ids) + 1, 2), PAD, np.int64), np.full(len(encoding.ids) + 1, PAD, np.int64)
     for index, (first, end) in enumerate(encoding.offsets):
-        cells = labels.cell_of[first:end]
-        inked = [cell for cell, letter in zip(cells, page.text[first:end], strict=True) if cell >= 0 and letter != " "]
-        inked = inked or [cell for cell in cells if cell >= 0]
+        printed = [at for at in range(first, end) if labels.cell_of[at] >= 0]
+        inked = [at for at in printed if page.text[at] != " "] or printed
         if inked:
-            spans[index] = inked[0], inked[-1]
-    return [*encoding.ids, end_id()], spans
+            spans[index] = labels.cell_of[inked[0]], labels.cell_of[inked[-1]]
+            levels[index] = labels.level_of[inked[0]]
+    return [*encoding.ids, end_id()], spans, levels

@@ -33,10 +33,16 @@ def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def put_weights(network: Network, weights: dict[str, Tensor]) -> None:
-    """Fill the network; the second `before` head may be missing and then starts as a copy of the first.  Refuses other gaps."""
+    """Fill the network.  Heads of the training may be missing, from before they were thought of; other gaps are refused.
+
+    The second `before` head then starts as a copy of the first, others as they are.
+    """
     weights = dict(weights)
     for name in ("weight", "bias"):
         weights.setdefault(f"heads.before.1.{name}", weights[f"heads.before.0.{name}"])
+    for name, weight in network.state_dict().items():
+        if name.startswith("heads."):
+            weights.setdefault(name, weight)
     network.load_state_dict(weights)
 
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from samples.model.train.batches import PAD, Batch
-from samples.model.train.labels import BEFORE, GLYPHS, PATCH
+from samples.model.train.labels import BEFORE, GLYPHS, LEVELS, PATCH, RUNS
 from samples.model.train.network import POINTERS, Network, Shape
 from samples.model.train.vocabulary import turns
 
 EMPTY_WEIGHT = 0.1  # of empty patches and cells, which are many and easy
 BEFORE_WEIGHT = 0.7
+LEVEL_WEIGHT = 0.5
 NOISY_SHARE, NOISES = 0.5, (0.02, 0.05, 0.1)  # of batches; of their input tokens, against trusting what was written so far
 PLAIN_TOKENS = 1500  # noise draws from the tokens before the special ones
 
@@ -52,10 +53,11 @@ def batch_loss(network: Network, batch: Batch, weights: Weights) -> Outcome:
     if not batch.is_frozen:
         parts |= glyph_losses(network, batch, patches, cells)
         before = BEFORE_WEIGHT * (parts["before0"] + parts["before1"])
-        loss = weights.glyphs * (parts["patch"] + parts["cell"] + before)
+        loss = weights.glyphs * (parts["patch"] + parts["cell"] + before + LEVEL_WEIGHT * parts["levels"])
     reading, pointing = read_losses(network, batch, cells, draws)
     parts |= reading | pointing
-    loss = loss + reading["token"] + weights.pointers * torch.stack(list(pointing.values())).sum()
+    loss = loss + reading["token"] + LEVEL_WEIGHT * reading["level"]
+    loss = loss + weights.pointers * torch.stack(list(pointing.values())).sum()
     prefix = "frozen_" if batch.is_frozen else ""
     seen = cells.half().cpu().numpy() if batch.is_frozen and batch.seen is None else None
     return Outcome(loss, {prefix + name: value.item() for name, value in parts.items()}, seen)
@@ -68,6 +70,11 @@ def glyph_losses(network: Network, batch: Batch, patches: Tensor, cells: Tensor)
     cell, cell_right = slot_loss(network.heads.cell(cells), put(batch.cells, device).long())
     parts = {"patch": patch, "cell": cell, "patch_right": patch_right, "cell_right": cell_right}
     labels = put(batch.before, device).long()  # (pages, cells, runs, before)
+    runs = network.heads.levels(cells).unflatten(-1, (RUNS, LEVELS + 1)).float()
+    wanted = put(batch.levels, device).long()
+    weight = torch.where(wanted == 0, EMPTY_WEIGHT, 1.0)
+    found = functional.cross_entropy(runs.flatten(0, -2), wanted.flatten(), reduction="none")
+    parts["levels"] = (found * weight.flatten()).sum() / weight.sum()
     for run, head in enumerate(network.heads.before):
         used = labels[:, :, run, 0] > 0
         logits = head(cells[used]).view(-1, GLYPHS + 2).float()
@@ -101,10 +108,11 @@ def read_losses(
     before = network.embed(torch.tensor(turn.before, device=device)).expand(pages, -1, -1)
     after = torch.cat((torch.tensor(turn.after, device=device).expand(pages, -1), written), 1)
     first = len(turn.before) + cells.shape[1] + len(turn.after) - 1
-    logits, scores = network.read(torch.cat((before, cells.float(), network.embed(after)), 1), first)
+    logits, scores, level = network.read(torch.cat((before, cells.float(), network.embed(after)), 1), first)
     counted = tokens != PAD
     logits, wanted = logits[counted].float(), tokens[counted]
     reading = {"token": functional.cross_entropy(logits, wanted), "token_right": (logits.argmax(-1) == wanted).float().mean()}
+    reading["level"] = level_loss(level.float(), put(batch.levels_of, device))
     following = put(batch.spans, device)
     current = torch.cat((torch.full_like(following[:, :1], PAD), following[:, :-1]), 1)
     pointing = {}
@@ -134,6 +142,14 @@ def pointer_loss(raw: Tensor, spans: Tensor, image_start: int, first: int) -> Te
     at = raw.gather(2, spans.clamp(min=0) + image_start)
     twice = torch.where(spans[..., 0] == spans[..., 1], np.log(2.0), 0.0)  # one cell counted twice
     return (raw.logsumexp(-1) - at.logsumexp(-1) + twice)[printed].mean()
+
+
+def level_loss(logits: Tensor, levels: Tensor) -> Tensor:
+    """Cross-entropy over the printed tokens.  levels: (pages, text rows), -1 where not printed."""
+    printed = levels != PAD
+    if not printed.any():
+        return logits.new_zeros(())
+    return functional.cross_entropy(logits[printed], levels[printed])
 
 
 def batch_flop(shape: Shape, batch: Batch) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from samples.model.train.labels import BEFORE, CELL_SLOTS, GLYPHS, PATCH, PATCH_SLOTS, RUNS
+from samples.model.train.labels import BEFORE, CELL_SLOTS, GLYPHS, LEVELS, PATCH, PATCH_SLOTS, RUNS
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
@@ -45,6 +45,7 @@ POINTERS = (
     2,
     4,
 )  # decoder layers whose head 0 is taught where to look: at the current token's cell, then twice at the next's
+LEVEL_LAYER = 2  # decoder layer after which a row knows at what height its line stands
 
 
 class Norm(nn.Module):
@@ -210,6 +211,8 @@ class Heads(nn.Module):
         self.patch = nn.Linear(shape.vision_width, PATCH_SLOTS * GLYPHS)
         self.cell = nn.Linear(shape.width, CELL_SLOTS * GLYPHS)
         self.before = nn.ModuleList(nn.Linear(shape.width, BEFORE * (GLYPHS + 2)) for _ in range(RUNS))
+        self.levels = nn.Linear(shape.width, RUNS * (LEVELS + 1))
+        self.level = nn.Linear(shape.width, LEVELS)
 
 
 class Network(nn.Module):
@@ -235,15 +238,21 @@ class Network(nn.Module):
         patches = self.vision(normal.contiguous())
         return patches, self.proj(patches, pixels.shape[1] // PATCH, pixels.shape[2] // PATCH)
 
-    def read(self, rows: Tensor, first: int) -> tuple[Tensor, list[Tensor]]:
-        """rows: (pages, all rows, width).  Logits of the rows from `first` on, and the pointers' raw scores over all rows."""
+    def read(self, rows: Tensor, first: int) -> tuple[Tensor, list[Tensor], Tensor]:
+        """rows: (pages, all rows, width).
+
+        Logits of the rows from `first` on, the pointers' raw scores over all rows, and logits of the next token's level.
+        """
         cosine, sine = self.angles(0, rows.shape[1], rows.device)
         scores = []
+        level = rows
         for index, layer in enumerate(self.layers):
             rows, query, keys = layer(rows, cosine, sine, first, index == len(self.layers) - 1)
             if index in POINTERS:
                 scores.append(query @ keys.transpose(1, 2) * self.shape.head_dim**-0.5)
-        return functional.linear(self.norm(rows), self.embed.weight), scores
+            if index == LEVEL_LAYER:
+                level = self.heads.level(rows[:, first:])
+        return functional.linear(self.norm(rows), self.embed.weight), scores, level
 
     def angles(self, first: int, end: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosines and sines for positions first to end."""

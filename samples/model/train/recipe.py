@@ -13,7 +13,7 @@ class Recipe:
 
     families: tuple[Family, ...] = COMMON
     cut_weights: tuple[float, float, float] = (0.85, 0.15, 0.0)  # regular, bold, slanted
-    sizes_px: tuple[tuple[float, float], ...] = ((15, 1), (16, 2), (17, 1), (18, 2), (19, 1), (20, 1))
+    sizes_px: tuple[tuple[float, float], ...] = tuple((size, 1) for size in range(14, 29))
     damaged: float = 0.0  # of pages: each damage below strikes a damaged page independently
     headings: float = 0.13
     lists: float = 0.12
@@ -25,7 +25,6 @@ class Recipe:
 
 CLEAN = Recipe()
 EVERYDAY = Recipe(
-    sizes_px=((14, 0.5), (15, 1), (16, 2), (17, 1.5), (18, 2), (19, 1), (20, 1.2), (22, 0.6), (24, 0.4), (28, 0.2)),
     damaged=0.3,
     blank=0.004,
 )
@@ -33,7 +32,6 @@ MIXED = replace(EVERYDAY, two_columns=0.15, blank=0.01)
 FULL = Recipe(
     families=COMMON + RARE,
     cut_weights=(0.78, 0.12, 0.10),
-    sizes_px=((14, 1), (15, 1), (16, 2), (17, 1.5), (18, 2), (19, 1), (20, 1.2), (22, 0.8), (24, 0.6), (26, 0.3), (28, 0.3)),
     damaged=0.5,
     tables=0.04,
     two_columns=0.2,
