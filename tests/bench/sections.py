@@ -290,7 +290,7 @@ def measure_startup(bench: Bench) -> Figures:
             except WorkerFailed:
                 bench.say("  llama.cpp's programs do not say how long they take to open a model")
     with tempfile.TemporaryDirectory() as folder:
-        run = [sys.executable, "-c", "from jobs.cli import main; main()", "run", "samples/documents", "-o"]
+        run = [sys.executable, "-c", "from jobs.cli import main; main()", "run", "samples/jobs/samples.yaml", "-o"]
         for number in range(2):
             figures["warm_sample_job_seconds"] = _command_seconds([*run, f"{folder}/{number}"], environment)
     bench.say("  " + ", ".join(f"{name.removesuffix('_seconds')} {value:.2f} s" for name, value in figures.items()))

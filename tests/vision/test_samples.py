@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,23 +15,17 @@ from tests.house.test_readme import score
 pytestmark = pytest.mark.slow
 
 
-def errors(folder: Path, precision: str) -> tuple[int, int]:
+def errors(output: Path, precision: str) -> tuple[int, int]:
     """Characters read wrong, and characters in all."""
-    job, output = folder / f"{precision}.yaml", folder / precision
-    job.write_text(
-        f"input: {{paths: ['{ROOT / 'samples' / 'documents'}']}}\nvision: {{precision: {precision}}}\n"
-        f"output: {{folder: '{output}', formats: [jsonl]}}\nrun: {{progress: none}}\n",
-        "utf-8",
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs", "run", str(job)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "jobs", "run", "samples/jobs/samples.yaml", "-o", str(output), "--progress", "none"]
+    environment = {**os.environ, "PAGEMILL_VISION__PRECISION": precision}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     pages = score(output).values()
     return sum(page.errors for page in pages), sum(page.characters for page in pages)
 
 
 def test_int8_reads_the_samples_within_a_thousandth_of_float32(tmp_path: Path) -> None:
-    exact, characters = errors(tmp_path, "f32")
-    rounded, _ = errors(tmp_path, "int8")
+    exact, characters = errors(tmp_path / "f32", "f32")
+    rounded, _ = errors(tmp_path / "int8", "int8")
     assert rounded - exact <= 0.001 * characters
