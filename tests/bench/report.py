@@ -30,6 +30,7 @@ RATIOS = {
     "vision_1036_int8": "vision_1036_int8",
     "vision_a4_bf16": "vision_a4_bf16",
     "job_12_pages": "job_12_pages_q8_0",
+    "job_12_pages_int8": "job_12_pages_q8_0_int8",
     "job_12_pages_f16": "job_12_pages_f16",
     "job_3_pages_quick": "job_3_pages_q8_0",
 }

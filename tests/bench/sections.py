@@ -218,16 +218,16 @@ EXTRA_PRECISIONS = ["int8"]
 
 
 def measure_job(bench: Bench) -> Figures:
-    """Pages per minute with keys and values in q8_0, from pixels to last token."""
-    return _measure_job(bench, "q8_0")
+    """Pages per minute with keys and values in q8_0, from pixels to last token, with each of the encoder's precisions."""
+    return _measure_job(bench, "q8_0", [bench.precision, *([] if bench.quick else EXTRA_PRECISIONS)])
 
 
 def measure_job_f16(bench: Bench) -> Figures:
-    """The same in f16."""
-    return _measure_job(bench, "f16")
+    """With keys and values in f16."""
+    return _measure_job(bench, "f16", [bench.precision])
 
 
-def _measure_job(bench: Bench, kv_cache: str) -> Figures:
+def _measure_job(bench: Bench, kv_cache: str, precisions: list[str]) -> Figures:
     """12 pages of 1369 image tokens and 800 answered ones; the peer's page is measured before and after ours.
 
     llama.cpp does page after page: more in parallel gains it nothing, since its vision takes one page at a time and its decode
@@ -236,22 +236,28 @@ def _measure_job(bench: Bench, kv_cache: str) -> Figures:
     pages, answer = (3, 200) if bench.quick else (12, ANSWER_TOKENS)
     bench.say(f"job of {pages} pages, {answer} tokens each, kv cache {kv_cache}")
     measured = _peer_page(bench, answer)
+    jobs = {precision: _our_job(bench, precision, pages, answer, kv_cache) for precision in precisions}
+    measured += _peer_page(bench, answer) if not bench.quick else []
+    peer: dict[str, Any] = {}
+    if measured:
+        seconds = statistics.median(page["seconds"] for page in measured)
+        peer = {"llama.cpp": 60 / seconds, "llama.cpp page seconds": seconds, "llama.cpp measured pages": len(measured)}
+        peer |= {"llama.cpp peak GB": max(page["peak_bytes"] for page in measured) / 1e9}
+    name = f"job_{pages}_pages_{kv_cache}"
+    return {name if key == bench.precision else f"{name}_{key}": {**job, **peer} for key, job in jobs.items()}
+
+
+def _our_job(bench: Bench, precision: str, pages: int, answer: int, kv_cache: str) -> dict[str, Any]:
     ours = Worker("ours", OURS, bench.log)
     common = {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "answer": answer, "threads": bench.threads}
     try:
-        mine = ours.ask("job", precision=bench.precision, pages=pages, slots=16, kv_cache=kv_cache, **common)
+        mine = ours.ask("job", precision=precision, pages=pages, slots=16, kv_cache=kv_cache, **common)
     finally:
         ours.close()
-    bench.say(f"  ours {mine['seconds']:.1f} s, of which vision {mine['encode_seconds']:.1f} s")
-    measured += _peer_page(bench, answer) if not bench.quick else []
+    bench.say(f"  ours, encoder {precision}, {mine['seconds']:.1f} s, of which vision {mine['encode_seconds']:.1f} s")
     figure = {"ours": 60 * pages / mine["seconds"], "unit": "pages/min", "ours seconds": mine["seconds"]}
     figure |= {"ours vision seconds": mine["encode_seconds"], "ours page ends": mine["page_ends"]}
-    figure |= {"ours peak GB": mine["peak_bytes"] / 1e9}
-    if measured:
-        seconds = statistics.median(page["seconds"] for page in measured)
-        figure |= {"llama.cpp": 60 / seconds, "llama.cpp page seconds": seconds, "llama.cpp measured pages": len(measured)}
-        figure |= {"llama.cpp peak GB": max(page["peak_bytes"] for page in measured) / 1e9}
-    return {f"job_{pages}_pages_{kv_cache}": figure}
+    return figure | {"ours peak GB": mine["peak_bytes"] / 1e9}
 
 
 def _peer_page(bench: Bench, answer: int) -> list[dict[str, Any]]:
