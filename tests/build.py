@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,76 +87,81 @@ def gguf_bytes(
     return bytes(head) + bytes(-len(head) % alignment) + bytes(body)
 
 
-def tiny_parts(
-    architecture: str = "qwen3",
-    *,
-    layers: int = 2,
-    width: int = 64,
-    ff_width: int = 96,
-    heads: int = 4,
-    kv_heads: int = 2,
-    head_dim: int = 32,
-    vocab: int = 48,
-    context: int = 128,
-    type_name: str = "F32",
-    seed: int = 0,
-) -> Parts:
-    """A text model that the engine accepts: qwen3, qwen2 or llama, tied output.
+@dataclass(frozen=True, slots=True)
+class Tiny:
+    """Sizes of a small text model.  F32 weights are random, those of another ``type_name`` zeros."""
 
-    F32 weights are random, those of other formats zeros.
-    """
-    rng = np.random.default_rng(seed)
-    queries, keys = heads * head_dim, kv_heads * head_dim
-    parts = Parts(
-        {
-            "general.architecture": architecture,
-            "general.name": "tiny",
-            f"{architecture}.block_count": layers,
-            f"{architecture}.context_length": context,
-            f"{architecture}.embedding_length": width,
-            f"{architecture}.feed_forward_length": ff_width,
-            f"{architecture}.attention.head_count": heads,
-            f"{architecture}.attention.head_count_kv": kv_heads,
-            f"{architecture}.attention.key_length": head_dim,
-            f"{architecture}.attention.value_length": head_dim,
-            f"{architecture}.attention.layer_norm_rms_epsilon": 1e-6,
-            f"{architecture}.rope.freq_base": 10000.0,
-            "tokenizer.ggml.model": "gpt2",
-            "tokenizer.ggml.pre": "qwen2",
-            "tokenizer.ggml.tokens": [chr(33 + index) for index in range(vocab)],
-            "tokenizer.ggml.token_type": Typed(ARRAY, (I32, [1] * vocab)),
-            "tokenizer.ggml.merges": Typed(ARRAY, (STRING, [])),
-            "tokenizer.ggml.eos_token_id": vocab - 1,
-        }
-    )
+    layers: int = 2
+    width: int = 64
+    ff_width: int = 96
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    vocab: int = 48
+    context: int = 128
+    type_name: str = "F32"
 
-    def add(name: str, *shape: int) -> None:
-        type_id = TYPE_IDS[type_name] if len(shape) > 1 else 0
-        data = None
-        if type_id == 0:
-            size = int(np.prod(shape))
-            noise = rng.standard_normal(size, np.float32) / np.float32(np.sqrt(shape[0]))
-            data = (noise if len(shape) > 1 else np.ones(size, np.float32)).tobytes()
-        parts.tensors[name] = Tensor(shape, type_id, data)
 
-    add("token_embd.weight", width, vocab)
-    for layer in range(layers):
-        block = f"blk.{layer}."
-        add(block + "attn_norm.weight", width)
+def tiny_parts(architecture: str = "qwen3", **sizes: Any) -> Parts:
+    """A text model that the engine accepts: qwen3, qwen2 or llama, tied output.  sizes: fields of ``Tiny``."""
+    tiny = Tiny(**sizes)
+    rng = np.random.default_rng(0)
+    shapes = _tiny_shapes(architecture, tiny)
+    return Parts(_tiny_metadata(architecture, tiny), {name: _tiny_tensor(shape, tiny, rng) for name, shape in shapes.items()})
+
+
+def _tiny_metadata(architecture: str, tiny: Tiny) -> dict[str, object]:
+    facts = {
+        "block_count": tiny.layers,
+        "context_length": tiny.context,
+        "embedding_length": tiny.width,
+        "feed_forward_length": tiny.ff_width,
+        "attention.head_count": tiny.heads,
+        "attention.head_count_kv": tiny.kv_heads,
+        "attention.key_length": tiny.head_dim,
+        "attention.value_length": tiny.head_dim,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": 10000.0,
+    }
+    return {
+        "general.architecture": architecture,
+        "general.name": "tiny",
+        **{f"{architecture}.{name}": value for name, value in facts.items()},
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": [chr(33 + index) for index in range(tiny.vocab)],
+        "tokenizer.ggml.token_type": Typed(ARRAY, (I32, [1] * tiny.vocab)),
+        "tokenizer.ggml.merges": Typed(ARRAY, (STRING, [])),
+        "tokenizer.ggml.eos_token_id": tiny.vocab - 1,
+    }
+
+
+def _tiny_shapes(architecture: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
+    """Every tensor's shape in file order."""
+    width, queries, keys = tiny.width, tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
+    shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (width, tiny.vocab)}
+    for block in (f"blk.{layer}." for layer in range(tiny.layers)):
+        shapes[block + "attn_norm.weight"] = (width,)
         for name, rows in (("q", queries), ("k", keys), ("v", keys)):
-            add(f"{block}attn_{name}.weight", width, rows)
+            shapes[f"{block}attn_{name}.weight"] = (width, rows)
             if architecture == "qwen2":
-                add(f"{block}attn_{name}.bias", rows)
-        if architecture == "qwen3":
-            add(block + "attn_q_norm.weight", head_dim)
-            add(block + "attn_k_norm.weight", head_dim)
-        add(block + "attn_output.weight", queries, width)
-        add(block + "ffn_norm.weight", width)
-        add(block + "ffn_gate.weight", width, ff_width)
-        add(block + "ffn_up.weight", width, ff_width)
-        add(block + "ffn_down.weight", ff_width, width)
-    add("output_norm.weight", width)
-    return parts
+                shapes[f"{block}attn_{name}.bias"] = (rows,)
+            if architecture == "qwen3" and name != "v":
+                shapes[f"{block}attn_{name}_norm.weight"] = (tiny.head_dim,)
+        shapes[block + "attn_output.weight"] = (queries, width)
+        shapes[block + "ffn_norm.weight"] = (width,)
+        shapes |= {f"{block}ffn_{name}.weight": (width, tiny.ff_width) for name in ("gate", "up")}
+        shapes[block + "ffn_down.weight"] = (tiny.ff_width, width)
+    return {**shapes, "output_norm.weight": (width,)}
+
+
+def _tiny_tensor(shape: tuple[int, ...], tiny: Tiny, rng: np.random.Generator) -> Tensor:
+    if len(shape) == 1:
+        return Tensor(shape, 0, np.ones(shape, np.float32).tobytes())
+    type_id = TYPE_IDS[tiny.type_name]
+    if type_id:
+        return Tensor(shape, type_id)
+    return Tensor(shape, 0, (rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(shape[0]))).tobytes())
 
 
 def _string(text: str) -> bytes:
