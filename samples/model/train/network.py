@@ -251,7 +251,7 @@ class Network(nn.Module):
             if index in POINTERS:
                 scores.append(query @ keys.transpose(1, 2) * self.shape.head_dim**-0.5)
             if index == LEVEL_LAYER:
-                level = self.heads.level(rows[:, first:])
+                level = self.heads.level(functional.rms_norm(rows[:, first:], rows.shape[-1:]))
         return functional.linear(self.norm(rows), self.embed.weight), scores, level
 
     def angles(self, first: int, end: int, device: torch.device) -> tuple[Tensor, Tensor]:
