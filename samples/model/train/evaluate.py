@@ -8,23 +8,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import torch
 from rapidfuzz.distance import Levenshtein
 
-from samples.model.train.batches import Group, render_pages
 from samples.model.train.checkpoint import load_weights, put_weights
-from samples.model.train.corpus import load_corpus
+from samples.model.train.held_out import held_out_pages
 from samples.model.train.network import Network
-from samples.model.train.recipe import RECIPES
 from samples.model.train.sheet import Page
 from samples.model.train.transcribe import transcribe
-from samples.model.train.wording import Wording
 
 SETS = ("clean:112x336", "clean:168x336", "clean:448x448", "clean:644x448")
-SEED = 20260
 SLACK_TOKENS = 32  # beyond 1.5 times the longest truth, after which a text is a loop
 
 
@@ -41,15 +36,6 @@ class Score:
     pages: int
     characters: int
     seconds: float
-
-
-def held_out_pages(name: str, count: int, corpus_cache: Path | None = None) -> list[Page]:
-    """The set `recipe:HEIGHTxWIDTH`; the same pages every time, the first of more for a smaller count."""
-    recipe, _, size = name.partition(":")
-    height, width = map(int, size.split("x"))
-    corpus = load_corpus(corpus_cache)
-    group = Group(height, width, count, 1, True, RECIPES[recipe])
-    return render_pages(group, Wording(corpus.held_out, corpus.words), Random(f"{SEED} {name}"))
 
 
 def score(network: Network, name: str, pages: Sequence[Page], batch: int, show: int = 0) -> Score:

@@ -39,4 +39,13 @@ FULL = Recipe(
 )
 LIGHT = Recipe(damaged=1.0)
 COLUMNS = Recipe(two_columns=1.0)
-RECIPES = {"clean": CLEAN, "everyday": EVERYDAY, "mixed": MIXED, "full": FULL, "light": LIGHT, "columns": COLUMNS}
+BLANK = Recipe(blank=1.0, damaged=0.5)
+RECIPES = {
+    "clean": CLEAN,
+    "everyday": EVERYDAY,
+    "mixed": MIXED,
+    "full": FULL,
+    "light": LIGHT,
+    "columns": COLUMNS,
+    "blank": BLANK,
+}
