@@ -86,6 +86,18 @@ def test_exported_pair_runs_in_the_engine_and_agrees_with_the_network(folder: Pa
     assert 1 <= len(events) <= 8
 
 
+def test_an_exported_pair_holds_the_weights_but_for_their_rounding(folder: Path, tmp_path: Path) -> None:
+    from samples.model.train.checkpoint import load_weights
+    from samples.model.train.dequantize import load_pair
+
+    run(".export", folder / "average.safetensors", tmp_path)
+    expected, found = load_weights(folder / "average.safetensors")[0], load_pair(tmp_path)
+    assert found.keys() == {name for name in expected if not name.startswith("heads.")}
+    for name, weight in found.items():
+        step = expected[name].abs().max() / 127  # of Q8_0; F16 is finer
+        assert (weight - expected[name]).abs().max() < step, name
+
+
 def test_transformers_gives_the_network_s_logits(folder: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", minversion="5.24", reason="needs transformers 5.24 or later")
     import torch
