@@ -2,7 +2,7 @@
 
 A matrix is cut into row groups, one after the other; the last is padded with rows of zeros.  A group is one sequential stream.
 
-Quantized formats: groups of 16 rows, each a run of tiles; K-quants one block of 256 k a tile, the others two blocks of 32::
+Quantized formats: groups of 16 rows, each a run of tiles: one block of 256 k (K-quants, Q8_256) or two blocks of 32 a tile::
 
     tile    codes       per 32 k: ``bits`` vectors of 64 bytes; all that belongs to lane r (row r) is at 4 r .. 4 r + 3
             sub-scales  K-quants: uint8 (8, 16 rows), Q6_K int8 (16, 16 rows)
@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decoder.formats import FORMATS, BlockCodes, QuantFormat
+from decoder.formats import PACKED, BlockCodes, QuantFormat
 from decoder.kernels.layouts import LAYOUTS, CodeLayout, FloatLayout, Layout
 from decoder.kernels.memory import Array, aligned
 
@@ -66,7 +66,7 @@ def repack(raw: Array, format: str) -> Panels:
 
     Raises ValueError when a row is not a whole number of the format's blocks.
     """
-    weights, layout = FORMATS[format], LAYOUTS[format]
+    weights, layout = PACKED[format], LAYOUTS[format]
     rows, row_bytes = raw.shape
     if row_bytes % weights.block_bytes or not row_bytes:
         raise ValueError(f"rows of {format} are multiples of {weights.block_bytes} bytes, found {row_bytes}")
@@ -91,7 +91,7 @@ def unpack(panels: Panels) -> Array:
     if isinstance(layout, CodeLayout):
         return _unpack_codes(panels, layout).values()[: panels.rows]
     raw = _unpack_floats(panels, layout)
-    return FORMATS[panels.format].dequantize(raw)[: panels.rows]
+    return PACKED[panels.format].dequantize(raw)[: panels.rows]
 
 
 def _whole_groups(raw: Array, rows: int) -> Array:

@@ -1,4 +1,4 @@
-"""Weights rounded at load for faster products: bfloat16, and Q8_0 blocks of 32 codes with a float16 scale."""
+"""Weights rounded at load for faster products: bfloat16, and blocks of 8-bit codes with a float16 scale."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-BLOCK = 32
-"""Weights of a row that share a scale in Q8_0."""
+BLOCKS = {"Q8_256": 256, "Q8_0": 32}
+"""Weights of a row that share a scale, the faster format first."""
 
 
 def to_bf16(x: Floats) -> NDArray[np.uint16]:
@@ -17,9 +17,9 @@ def to_bf16(x: Floats) -> NDArray[np.uint16]:
     return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
 
 
-def to_q8_0(x: Floats) -> NDArray[np.uint8]:
-    """x: (rows, width), width a multiple of 32.  Returns (rows, bytes) as a GGUF file has them: scale, then 32 codes."""
-    blocks = x.reshape(len(x), -1, BLOCK)
+def to_codes(x: Floats, block: int) -> NDArray[np.uint8]:
+    """x: (rows, width), width a multiple of block.  Returns (rows, bytes): of each block its scale, then its codes."""
+    blocks = x.reshape(len(x), -1, block)
     scales = (np.abs(blocks).max(-1, keepdims=True) / np.float32(127)).astype(np.float16)
     wide = scales.astype(np.float32)
     codes = np.zeros_like(blocks)

@@ -1,14 +1,17 @@
-"""Weight formats of GGUF files: one class each.  FORMATS is the table; a new format is one class and one row."""
+"""Weight formats: one class each.  FORMATS are those of GGUF files; a new format is one class and one row."""
 
 from __future__ import annotations
 
 from decoder.formats.base import BlockCodes, Format, QuantFormat
-from decoder.formats.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
+from decoder.formats.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_256
 from decoder.formats.floats import BF16, F16, F32
 from decoder.formats.kquants import Q4_K, Q5_K, Q6_K
 
-__all__ = ["FORMATS", "BlockCodes", "Format", "QuantFormat"]
+__all__ = ["FORMATS", "PACKED", "BlockCodes", "Format", "QuantFormat"]
 
 FORMATS: dict[str, Format] = {
     each.name: each for each in (F32(), F16(), BF16(), Q8_0(), Q4_0(), Q4_1(), Q5_0(), Q5_1(), Q4_K(), Q5_K(), Q6_K())
 }
+
+PACKED: dict[str, Format] = {**FORMATS, Q8_256.name: Q8_256()}
+"""What products take: the files' formats, and one that weights are rounded to at load."""

@@ -25,9 +25,10 @@ class BlockCodes:
 
         w = d[b] * sub_scales[b, s] * (code - offset)  + m[b]  - dmin[b] * sub_mins[b, s]
 
-    where a missing (None) sub_scales counts as 1 and a missing m, or dmin and sub_mins, as 0.  Two shapes occur:
+    where a missing (None) sub_scales counts as 1 and a missing m, or dmin and sub_mins, as 0.  Three shapes occur:
 
     legacy (Q4_0 .. Q8_0): block = sub_block = 32, sub_scales None; m only in Q4_1 and Q5_1 (their offset is 0).
+    Q8_256: block = sub_block = 256, otherwise like Q8_0.
     K-quants: block = 256; sub_block 32 (Q4_K, Q5_K: sub_scales and sub_mins of 6 bits) or 16 (Q6_K: signed, no mins).
 
     codes: (rows, n) uint8, below 2 ** code_bits.  d, m, dmin: (rows, n / block) float32, widened exactly from float16.

@@ -27,7 +27,7 @@ class ActivationKind:
 
     block: values per scale (int8) or per run (bf16, f32: 32).  offset: of unsigned weight codes; -1 for
     weights with minima in blocks of 32, whose sums32 are the plain sums.  sub: values per entry of
-    sums32, 16 or 32.
+    sums32: 16, 32 or the whole block.
 
     All K-quants share one kind (256, offset 32, sub 16), so one packed row serves matrices of Q4_K, Q5_K and Q6_K.
     """

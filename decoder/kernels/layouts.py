@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.formats import FORMATS, Format, QuantFormat
+from decoder.formats import PACKED, Format, QuantFormat
 from decoder.kernels.isa import LANES
 
 CODES_PER_VECTOR = 4 * LANES
@@ -32,7 +32,7 @@ class CodeLayout:
     @property
     def is_super(self) -> bool:
         """Whether blocks of 256 carry integer sub-scales (the K-quants)."""
-        return self.block == 256
+        return self.sub_block < self.block
 
     @property
     def tile_width(self) -> int:
@@ -101,4 +101,4 @@ def _layout(weights: Format) -> Layout:
     return FloatLayout(weights.name, weights.block_bytes, weights.name == "BF16")
 
 
-LAYOUTS: Mapping[str, Layout] = {name: _layout(weights) for name, weights in FORMATS.items()}
+LAYOUTS: Mapping[str, Layout] = {name: _layout(weights) for name, weights in PACKED.items()}

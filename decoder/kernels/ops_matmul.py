@@ -34,6 +34,8 @@ def activation_kind(weights: Panels | str, isa: Isa, *, exact: bool = False) -> 
         return ActivationKind("bf16" if layout.pairs and isa.bf16 and not exact else "f32")
     if layout.is_super:
         return ActivationKind("int8", 256, 32, 16)
+    if layout.block == 256:
+        return ActivationKind("int8", 256, layout.offset, 256)
     return ActivationKind("int8", 32, PLAIN_SUMS if layout.has_minima else layout.offset)
 
 

@@ -47,7 +47,7 @@ def int8_emit(format: str, count: int) -> Emit:
         with e.loop(LANES // lanes) as lane_pass:
             lane = e.scaled(lane_pass, lanes)
             tile = _Tile(e, layout, count, lanes, lane, w, codes, scales, sums16, sums32, e.at(out, e.scaled(lane, 4)), rows)
-            (_super_blocks if layout.is_super else _small_blocks)(tile, blocks)
+            (_super_blocks if layout.is_super else _large_blocks if layout.block == 256 else _small_blocks)(tile, blocks)
 
     return emit
 
@@ -119,6 +119,34 @@ def _super_blocks(t: _Tile, blocks: Value) -> None:
                     dot = _dot(t, vectors, signed, 256 * n, share, offsets, 64 * n + 4 * part)
                     e.set(total, e.fma(t.floats(dot), scales[part], e.get(total)))
         _close_block(t, totals, tile, e.at(t.scales, e.scaled(place, 4)), e.at(t.sums16, e.scaled(place, 16)))
+
+
+def _large_blocks(t: _Tile, blocks: Value) -> None:
+    """Blocks of 256 of one scale: integers all along, then ``out`` += activation scale * d * dot."""
+    e, layout, kind = t.e, t.layout, t.vector(I32)
+    for n in range(t.count):
+        e.store(t.out, e.zero(t.vector(F32)), 64 * n)
+    totals = [e.variable(e.zero(kind)) for _ in range(t.count)]
+    with e.loop(blocks) as block:
+        place = e.b.mul(block, t.rows)
+        tile = e.at(t.weights, e.scaled(block, layout.tile_bytes))
+        codes, sums32 = e.at(t.codes, e.scaled(place, 256)), e.at(t.sums32, e.scaled(place, 4))
+        for n, total in enumerate(totals):
+            e.set(total, e.zero(kind) if takes_signed_bytes(e.isa) else t.splat(sums32, I32, 4 * n))
+        with e.loop(layout.subs) as sub:
+            run = e.at(tile, e.scaled(sub, layout.sub_bytes))
+            vectors, signed = _code_vectors(t, run), e.at(codes, e.scaled(sub, 32))
+            _prefetch(t, run, layout.tile_bytes // layout.subs)
+            for n, total in enumerate(totals):
+                if n and n % FENCE_EVERY == 0:
+                    e.fence()
+                bytes_ = [e.bits(_four_bytes(t, signed, 256 * n, j), t.vector(I8, 4)) for j in range(8)]
+                e.set(total, dot_codes(e, e.get(total), vectors, bytes_, layout.bits))
+        d, scales = _half(t, tile, layout.d_at), e.at(t.scales, e.scaled(place, 4))
+        for n, total in enumerate(totals):
+            value = e.b.fmul(t.floats(e.get(total)), d)
+            before = e.load(t.out, t.vector(F32), 64 * n)
+            e.store(t.out, e.fma(value, t.splat(scales, F32, 4 * n), before), 64 * n)
 
 
 def _close_block(t: _Tile, totals: Sequence[Value], tile: Value, scales: Value, sums16: Value) -> None:

@@ -116,6 +116,9 @@ def _pack_int8(kind: ActivationKind) -> Emit:
             place = e.b.mul(block, stride)
             inverse = _scale(e, src, vectors, e.at(scales, e.scaled(place, 4)))
             target = e.at(codes, e.scaled(place, kind.block))
+            is_whole = kind.sub == kind.block > 32
+            whole = e.variable(e.zero(I32))
+            e.set(whole, e.zero(I32))
             with e.loop(kind.block // 32) as part:
                 halves = []
                 for half in range(2):
@@ -126,9 +129,12 @@ def _pack_int8(kind: ActivationKind) -> Emit:
                 total = e.b.add(*halves)
                 index = e.b.add(e.scaled(place, kind.block // 32), part)
                 e.store(e.at(sums16, e.scaled(index, 2)), e.b.trunc(total, I16))
-                for i, entry in enumerate(halves if kind.sub == LANES else [total]):
+                e.set(whole, e.b.add(e.get(whole), total))
+                for i, entry in enumerate([] if is_whole else halves if kind.sub == LANES else [total]):
                     offset_sum = e.b.mul(entry, e.const(-kind.offset, I32))
                     e.store(e.at(sums32, e.scaled(index, 4 * (32 // kind.sub))), offset_sum, 4 * i)
+            if is_whole:
+                e.store(e.at(sums32, e.scaled(place, 4)), e.b.mul(e.get(whole), e.const(-kind.offset, I32)))
 
     return emit
 

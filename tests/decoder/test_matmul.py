@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoder.formats import FORMATS
+from decoder.formats import PACKED
 from decoder.kernels.activations import ActivationKind, new_activations
 from decoder.kernels.compile import kernel_assembly
 from decoder.kernels.drivers.step import OUTPUTS, ROWS
@@ -27,7 +27,7 @@ from decoder.panels import Panels, repack
 from tests.decoder.weights import random_rows, widths_of
 
 QUANTIZED = [name for name, layout in LAYOUTS.items() if isinstance(layout, CodeLayout)]
-UNQUANTIZED = [name for name in FORMATS if name not in QUANTIZED]
+UNQUANTIZED = [name for name in PACKED if name not in QUANTIZED]
 SIZES = [(1, 5), (24, 1), (63, 16), (111, 31)]  # weight rows, activation rows
 CAPACITY = 32
 
@@ -63,21 +63,21 @@ def product(
 
 
 @pytest.mark.parametrize("isa", ISAS, ids=lambda isa: isa.name)
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_products_equal_their_definition(name: str, isa: Isa, team: Team) -> None:
     for width in widths_of(name):
         for rows, count in SIZES:
             raw, x = random_rows(name, rows, width), inputs(width)[:count]
             out = product(repack(raw, name), x, isa, team)
             packed = values_of(pack_activations(x, activation_kind(name, isa), CAPACITY), count)
-            weights = FORMATS[name].dequantize(raw)
+            weights = PACKED[name].dequantize(raw)
             # float32 sums of a few hundred terms: some roundings of the terms' absolute sum
             bound = 1e-6 * plain_matmul(np.abs(packed), np.abs(weights)) + 1e-30
             assert (np.abs(out[:, :rows] - plain_matmul(packed, weights)) <= bound).all()
             assert not out[:, rows:].any()
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_bits_do_not_depend_on_rows_threads_or_blocks(name: str, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     width, isa = widths_of(name)[-1], detect()
     panels, x = repack(random_rows(name, 111, width), name), inputs(width)
@@ -92,7 +92,7 @@ def test_bits_do_not_depend_on_rows_threads_or_blocks(name: str, team: Team, mon
 
 
 @pytest.mark.parametrize("isa", ISAS[1:], ids=lambda isa: isa.name)
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_bits_do_not_depend_on_the_cpu(name: str, isa: Isa, team: Team) -> None:
     width = widths_of(name)[-1]
     panels, x = repack(random_rows(name, 63, width), name), inputs(width)[:7]
@@ -145,7 +145,7 @@ def test_prepared_rows_equal_the_packing_that_these_tests_use(name: str, team: T
         np.testing.assert_array_equal(getattr(target, field), getattr(expected, field))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_the_largest_tile_keeps_its_sums_in_registers(name: str) -> None:
     if name in QUANTIZED:
         text = kernel_assembly("tile", ARGUMENTS, int8_emit(name, AVX512.tile_counts[-1]), AVX512)

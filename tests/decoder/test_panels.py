@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoder.formats import FORMATS
+from decoder.formats import PACKED
 from decoder.kernels.memory import address
 from decoder.panels import repack, unpack
 from tests.decoder.weights import random_rows, widths_of
 
 
 @pytest.mark.parametrize("rows", [1, 24, 63])
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_unpacked_panels_equal_the_dequantized_rows(name: str, rows: int) -> None:
     for width in widths_of(name):
         raw = random_rows(name, rows, width)
         panels = repack(raw, name)
         assert (panels.rows, panels.width, address(panels.data) % 64) == (rows, width, 0)
-        expected = FORMATS[name].dequantize(raw)
+        expected = PACKED[name].dequantize(raw)
         np.testing.assert_array_equal(unpack(panels).view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PACKED)
 def test_panels_are_hardly_larger_than_the_file(name: str) -> None:
     raw = random_rows(name, 64, 1024)
     assert repack(raw, name).data.nbytes <= 1.03 * raw.nbytes

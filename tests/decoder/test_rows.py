@@ -64,7 +64,7 @@ def test_a_gated_activation_multiplies_up(team: Team) -> None:
 @pytest.mark.parametrize("isa", ISAS, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(
     ("block", "offset", "sub", "width"),
-    [(32, 0, 32, 32), (32, 128, 32, 96), (256, 0, 32, 256), (256, 32, 16, 576), (32, 8, 32, 99)],
+    [(32, 0, 32, 32), (32, 128, 32, 96), (256, 0, 32, 256), (256, 32, 16, 576), (256, 128, 256, 576), (32, 8, 32, 99)],
 )
 def test_int8_packing_equals_its_definition(block: int, offset: int, sub: int, width: int, isa: Isa, team: Team) -> None:
     rng = np.random.default_rng(width)

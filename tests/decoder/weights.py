@@ -1,4 +1,4 @@
-"""Random weight rows of every format, as a file would hold them."""
+"""Random weight rows of every format, as a file holds or would hold them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from decoder.formats import FORMATS, QuantFormat
+from decoder.formats import PACKED, QuantFormat
 from decoder.kernels.memory import Array
 
 SCALE_PLACES = {"Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2)}
@@ -15,7 +15,7 @@ SCALE_PLACES = {"Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), 
 
 def widths_of(name: str) -> list[int]:
     """Awkward row widths of a format."""
-    block = FORMATS[name].block
+    block = PACKED[name].block
     return {1: [24, 64, 111], 32: [32, 64, 576], 256: [256, 768]}[block]
 
 
@@ -23,7 +23,7 @@ def widths_of(name: str) -> list[int]:
 def random_rows(name: str, rows: int, width: int) -> Array:
     """(rows, row bytes) uint8: any codes, scales of a trained model's size.  Do not write to it."""
     rng = np.random.default_rng(rows * 1000 + width)
-    weights = FORMATS[name]
+    weights = PACKED[name]
     if not isinstance(weights, QuantFormat):
         values = rng.standard_normal((rows, width)).astype(np.float32)
         if name == "BF16":

@@ -36,7 +36,7 @@ from vision.patches import Patches
 from vision.plan import GLOBAL
 from vision.positions import rope_tables
 from vision.reference import check_patches
-from vision.rounding import BLOCK, to_bf16, to_q8_0
+from vision.rounding import BLOCKS, to_bf16, to_codes
 from vision.spec import VisionRole, VisionSpec
 from vision.weights import StoredWeights
 
@@ -178,7 +178,8 @@ class _Loader:
                 rounded[first : first + ROWS_AT_ONCE] = to_bf16(rows[first : first + ROWS_AT_ONCE])
             return repack(rounded.view(np.uint8), "BF16")
         if products == "int8":
-            return repack(to_q8_0(rows), "Q8_0")
+            name, block = next((name, block) for name, block in BLOCKS.items() if rows.shape[1] % block == 0)
+            return repack(to_codes(rows, block), name)
         if types == {"F16"}:
             return repack(rows.astype(np.float16).view(np.uint8), "F16")  # exact: they come from float16
         return repack(rows.view(np.uint8), "F32")
@@ -254,7 +255,7 @@ def open_cpu(weights: StoredWeights, settings: EncoderSettings) -> CpuEncoder:
     isa, spec = detect(), weights.spec
     if settings.precision == "bf16" and not isa.bf16:
         raise ModelError(f"vision precision bf16 needs a CPU with bf16 products, this one is {isa.name}: use auto or f32")
-    step = BLOCK if settings.precision == "int8" else LANES
+    step = min(BLOCKS.values()) if settings.precision == "int8" else LANES
     uneven = [f"{name} {value}" for name, value in _sizes(spec) if value % step]
     if uneven:
         what = f"with precision {settings.precision} needs sizes in multiples of {step}"
