@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -49,13 +50,13 @@ def peaks(isa: Isa, threads: int) -> dict[str, float]:
         if name != "bf16" or isa.bf16:
             kernel = _kernel(f"peak_{name}", _products(product, kind), isa)
             seconds = _together(lambda thread, k=kernel: k(LOOPS, address(buffers[thread]), 0), threads)  # type: ignore[misc]
-            found[name] = threads * LOOPS * UNROLL * SUMS * OPERATIONS[name] / seconds
+            found[name] = threads * LOOPS * UNROLL * SUMS * OPERATIONS[name] / min(seconds)
     memory = aligned(READ_BYTES, np.uint8)
     memory.fill(1)
     part = READ_BYTES // threads // 256 * 256
     read = _kernel("peak_read", _read, isa)
     seconds = _together(lambda thread: read(part // 256, address(buffers[thread]), address(memory) + thread * part), threads)
-    return {**found, "dram": threads * part / seconds}
+    return {**found, "dram": threads * part / statistics.median(seconds)}  # it depends on the neighbours: what is usual
 
 
 buffers = [aligned(64, np.uint8) for _ in range(256)]
@@ -96,12 +97,12 @@ def _kernel(name: str, emit: Emit, isa: Isa) -> Callable[[int, int, int], None]:
     return kernel
 
 
-def _together(work: Callable[[int], object], threads: int) -> float:
-    """Fewest seconds until all threads have done their part; a foreign call gives Python's lock back.
+def _together(work: Callable[[int], object], threads: int) -> list[float]:
+    """Seconds until all threads have done their part, run after run; a foreign call gives Python's lock back.
 
-    A peak is the best of its runs, and a run takes tens of milliseconds: new threads share a core for the first few.
+    A run takes tens of milliseconds: new threads share a core for the first few.
     """
-    return min(_run_together(work, threads) for _ in range(RUNS))
+    return [_run_together(work, threads) for _ in range(RUNS)]
 
 
 def _run_together(work: Callable[[int], object], threads: int) -> float:
