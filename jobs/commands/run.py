@@ -38,7 +38,8 @@ def run_with(config: Config) -> int:
     progress = open_progress(config.run.progress, sys.stderr, sys.stdout)
     logging.basicConfig(format="pagemill: %(message)s", level=logging.WARNING)
     if job.model.embedded:
-        progress.note(f"model: the sample model {job.model.text.name}, for short strips of clean print; {REAL_MODEL_ADVICE}")
+        kind = "for strips and small pages of clean print"
+        progress.note(f"model: the sample model {job.model.text.name}, {kind}; {REAL_MODEL_ADVICE}")
     from jobs.opening import open_reader  # loads the engine, which takes longer than to find a fault in the settings
 
     report = run_job(job, open_reader, progress)
