@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +31,21 @@ class Wish:
 
 def generate_text(path: Path, wish: Wish, kv_cache: str, threads: int | None) -> int:
     """Prints the text as it comes, whole characters at a time."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when `head` has read enough, end quietly as other programs do
+    with _ended_by_a_closed_pipe():
+        return _generate(path, wish, kv_cache, threads)
+
+
+@contextmanager
+def _ended_by_a_closed_pipe() -> Iterator[None]:
+    """When `head` has read enough, end quietly as other programs do."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _generate(path: Path, wish: Wish, kv_cache: str, threads: int | None) -> int:
     check_threads(threads)
     model = open_model(path, kv_cache=kv_cache)
     tokenizer = model.tokenizer

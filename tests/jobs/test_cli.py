@@ -202,6 +202,13 @@ def test_given_pixels_replace_preprocessing(pagemill: Pagemill, tmp_path: Path) 
     assert len(rows) == 2 * 3
 
 
+def test_generate_leaves_the_way_with_closed_pipes_as_it_was(pagemill: Pagemill) -> None:
+    """A closed pipe ends the command; whatever runs in the process after it, writing to one is an error again."""
+    before = signal.getsignal(signal.SIGPIPE)
+    assert pagemill("generate", MODEL, "-p", "").code == 5
+    assert signal.getsignal(signal.SIGPIPE) is before
+
+
 def test_interrupted_run_ends_resumable(tmp_path: Path, page: Path) -> None:
     frames = [Image.new("L", (140, 84), 255 - index) for index in range(200)]
     frames[0].save(page.parent / "many.tiff", save_all=True, append_images=frames[1:])
