@@ -154,7 +154,7 @@ def _forward(model: Model, cache: KvCache, team: Team, *, rows: int, outputs: in
     """attention runs in bf16 only where the matrix products are rounded anyway."""
     rounded = any(info.type_name not in ("F32", "F16") for info in model.plan.tensors.values())
     exact = model.plan.exact or not rounded or cache.codec.name == "f32"
-    return Forward(model.spec, model.weights, cache, team, model.isa, rows=rows, outputs=outputs, exact=exact)
+    return Forward(model, cache, team, rows=rows, outputs=outputs, exact=exact)
 
 
 def logits(

@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from decoder.batch import Segment
 from decoder.kernels.drivers.segments import DECODE_ROWS, PROMPT_CHUNK
 from decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
-from decoder.kernels.isa import Isa
 from decoder.kernels.memory import Array
 from decoder.kernels.ops_rows import Source, prepare
 from decoder.kernels.program import Program
 from decoder.kernels.team import Team
 from decoder.kv_cache import KvCache
+from decoder.model import Model
 from decoder.positions import rope_tables
 from decoder.recorder import HeadNorms, Recorder, StepTables, new_rows
-from decoder.spec import ModelSpec
-from decoder.weights import Layer, Weights
+from decoder.weights import Layer
 
 Floats = NDArray[np.float32]
 
@@ -31,9 +30,8 @@ Floats = NDArray[np.float32]
 class Forward:
     """Every architecture's pass over ragged steps of up to ``rows`` rows, ``outputs`` of them with logits."""
 
-    def __init__(
-        self, spec: ModelSpec, weights: Weights, cache: KvCache, team: Team, isa: Isa, *, rows: int, outputs: int, exact: bool
-    ) -> None:
+    def __init__(self, model: Model, cache: KvCache, team: Team, *, rows: int, outputs: int, exact: bool) -> None:
+        spec, weights, isa = model.spec, model.weights, model.isa
         self.spec, self.cache = spec, cache
         self._program = Program(team, isa)
         rope = spec.attention[0].rope

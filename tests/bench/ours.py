@@ -113,7 +113,7 @@ class Ours:
         for slot in range(batch):
             cache.clear(slot)
         team = self._part("team", threads, lambda: Team(threads))
-        forward = Forward(model.spec, model.weights, cache, team, model.isa, rows=batch, outputs=batch, exact=False)
+        forward = Forward(model, cache, team, rows=batch, outputs=batch, exact=False)
         row = model.embed((300,))
         return forward, [Segment(slot, context, row, decoding=True, outputs=1) for slot in range(batch)]
 

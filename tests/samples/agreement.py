@@ -108,9 +108,7 @@ class Judge:
         self._pair, model = pair, pair.model
         self._cache = KvCache(model.spec, codec_named("f32"), 1, CONTEXT)
         self._team = Team(None)
-        self._forward = Forward(
-            model.spec, model.weights, self._cache, self._team, model.isa, rows=CONTEXT, outputs=POINTS, exact=True
-        )
+        self._forward = Forward(model, self._cache, self._team, rows=CONTEXT, outputs=POINTS, exact=True)
         self._texts = [pair.tokenizer.piece(token).decode("utf-8", "replace") for token in range(model.spec.vocab)]
 
     def lead(self, page: int, turn: Turn, tokens: Sequence[int], other: str) -> float:
