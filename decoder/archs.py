@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from decoder.errors import Refused
-from decoder.facts import Facts
-from decoder.gguf import Header
-from decoder.spec import AttentionSpec, ExpertSpec, ModelSpec, NormSpec, Role, RopeSpec
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.facts import Facts
+from pagemill.decoder.gguf.parse import Header
+from pagemill.decoder.spec import AttentionSpec, ExpertSpec, ModelSpec, NormSpec, Role, RopeSpec
 
 # A role's name in a file, without ".weight" or ".bias"; "{layer}" where every layer has one.
 TENSORS: Final[dict[Role, str]] = {

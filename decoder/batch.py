@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.sampler import Sampling
+from pagemill.decoder.sampler import Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.batch import Event, Finish, Request, Segment
-from decoder.errors import ContextFull, ModelError
-from decoder.kernels.team import Team
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import codec_named
-from decoder.model import Model
-from decoder.sampler import Sampler
-from decoder.scheduler import Scheduler, Sequence
-from decoder.transformer import Forward
+from pagemill.decoder.batch import Event, Finish, Request, Segment
+from pagemill.decoder.errors import ContextFull, ModelError
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.model import Model
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import codec_named
+from pagemill.decoder.network.transformer import Forward
+from pagemill.decoder.sampler import Sampler
+from pagemill.decoder.scheduler import Scheduler, Sequence
 
 LOGITS_ROWS = 64
 """Rows per step when every row's logits are wanted: bounds the buffer of logits."""

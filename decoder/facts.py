@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from decoder.errors import NotGguf
-from decoder.gguf import Header
+from pagemill.decoder.errors import NotGguf
+from pagemill.decoder.gguf.parse import Header
 
 _MOST = 1 << 31  # above any real count; keeps products of facts small
 

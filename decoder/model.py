@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.errors import ModelError
-from decoder.files import open_file
-from decoder.header import Header
-from decoder.kernels.compile import cache_folder
-from decoder.kernels.isa import Isa, named
-from decoder.panel_store import PanelStore, store_path
-from decoder.plan import Plan, plan
-from decoder.spec import ModelSpec
-from decoder.template import ChatTemplate
-from decoder.tokenizer import Tokenizer
-from decoder.weights import Weights, load
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.header import Header
+from pagemill.decoder.kernels.compile import cache_folder
+from pagemill.decoder.kernels.isa import Isa, named
+from pagemill.decoder.plan import Plan, plan
+from pagemill.decoder.spec import ModelSpec
+from pagemill.decoder.tokenizer.template import ChatTemplate
+from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder.weights.panel_store import PanelStore, store_path
+from pagemill.decoder.weights.weights import Weights, load
 
 
 @dataclass(frozen=True, eq=False)

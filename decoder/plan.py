@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from decoder.archs import ARCHS, NOT_TEXT, Architecture, is_layered, tensor_name
-from decoder.errors import NotGguf, Refused
-from decoder.facts import Facts
-from decoder.formats import FORMATS, QuantFormat
-from decoder.gguf import Header, TensorInfo
-from decoder.kernels.layouts import LAYOUTS
-from decoder.kv_codec import CODECS
-from decoder.shapes import shape_reasons
-from decoder.spec import ModelSpec, Role
+from pagemill.decoder.archs import ARCHS, NOT_TEXT, Architecture, is_layered, tensor_name
+from pagemill.decoder.errors import NotGguf, Refused
+from pagemill.decoder.facts import Facts
+from pagemill.decoder.formats import FORMATS, QuantFormat
+from pagemill.decoder.gguf.parse import Header, TensorInfo
+from pagemill.decoder.kernels.layouts import LAYOUTS
+from pagemill.decoder.network.kv_codec import CODECS
+from pagemill.decoder.shapes import shape_reasons
+from pagemill.decoder.spec import ModelSpec, Role
 
 Slot = tuple[Role, int]  # the layer is -1 for roles that occur once
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.errors import ModelError
+from pagemill.decoder.errors import ModelError
 
 Logits = NDArray[np.float32]
 Ids = NDArray[np.intp]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.batch import Request, Rows, Segment, Tokens
-from decoder.sampler import Sampler
+from pagemill.decoder.batch import Request, Rows, Segment, Tokens
+from pagemill.decoder.sampler import Sampler
 
 Floats = NDArray[np.float32]
 Embed = Callable[[tuple[int, ...]], Floats]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from decoder.gguf import TensorInfo
-from decoder.spec import ModelSpec, Role
+from pagemill.decoder.gguf.parse import TensorInfo
+from pagemill.decoder.spec import ModelSpec, Role
 
 
 def expected_shape(spec: ModelSpec, role: Role, layer: int) -> tuple[int, ...]:

@@ -15,16 +15,16 @@ import sys
 import time
 from multiprocessing.connection import Connection
 
-from pipeline.errors import Crashed, PageError, TimedOut, TooLarge
+from pagemill.pipeline.errors import Crashed, PageError, TimedOut, TooLarge
 
-ANSWERER = "pipeline.render_worker:Renderer"
+ANSWERER = "pagemill.pipeline.render.worker:Renderer"
 START_SECONDS = 60.0
 CLOSE_SECONDS = 2.0
 ANSWERS_PER_PROCESS = 500  # then a fresh one: bounds what the libraries leak
 MEMORY_EXIT = 86  # exit code of a child that stopped itself over its memory limit
 READY = "ready"
 
-_MAIN = "import sys; from pipeline.render_worker import main; main(*sys.argv[1:])"
+_MAIN = "import sys; from pagemill.pipeline.render.worker import main; main(*sys.argv[1:])"
 
 
 class Child:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.page import PageText
-from pipeline.postprocess import to_plain_text
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.reading.postprocess import to_plain_text
 
 LABELS = frozenset(
     {"text", "title", "section", "list", "caption", "footnote", "aside_text", "header", "footer", "page_number", "table"}

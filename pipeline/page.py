@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import PageError
-from pipeline.geometry import PageGeometry
+from pagemill.pipeline.errors import PageError
+from pagemill.pipeline.geometry import PageGeometry
 
 PageStatus = Literal["ok", "low_confidence", "truncated", "looped", "blank", "failed"]
 
@@ -87,7 +87,7 @@ class PageText:
     timings: seconds by stage; the only part that differs between two runs of the same page.
     provenance: who made the text and from what: software version, hashes of model, settings and page image.
     attempts: every reading of the page, in order; text and status are those of the best.
-    word_confidences: percent, one for each of ``text.split()``; empty where unknown.  See ``pipeline.confidence``.
+    word_confidences: percent, one for each of ``text.split()``; empty where unknown.  See ``pipeline.reading.confidence``.
     measures: what was measured on the page before it was read.
     picture: None where no image was made.  finished_at: when the record was made, seconds since 1970, None before that.
     """

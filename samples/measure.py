@@ -49,7 +49,7 @@ def run_job(output: Path, kernels: Path) -> float:
 
 def pagemill(*arguments: str, **environment: str) -> str:
     """What a command prints; one that fails ends this, too."""
-    command = [sys.executable, "-m", "jobs", *arguments]
+    command = [sys.executable, "-m", "pagemill", *arguments]
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
     ).stdout

@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from decoder.batch import Prompt, Request, Rows, Tokens
-from decoder.engine import Engine, logits
-from decoder.errors import ModelError
-from decoder.model import open_model
+from pagemill.decoder.batch import Prompt, Request, Tokens
+from pagemill.decoder.engine import Engine, logits
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.model import open_model
+from pagemill.vision.encoder import Encoder, open_encoder
+from pagemill.vision.patches import prepare, to_patches
+from pagemill.vision.segments import page_prompt
 from tests.answers import ORACLES, ROOT
 from tests.bench.models import TextShape, VisionShape, write_text_model, write_vision_model
-from vision.encoder import Encoder, open_encoder
-from vision.patches import prepare, to_patches
-from vision.segments import page_prompt
 
 CACHES = ("f32", "f16", "q8_0")
 PAIR = ROOT / "samples" / "model"
@@ -147,7 +147,7 @@ def _samples_job() -> Digests:
     """What the samples' job writes of every page: text, status, tokens, log-prob and confidences."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["run", "samples/jobs/samples.yaml", "-o", folder, "--progress", "none"]
-        code = os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-m", "jobs", *command)
+        code = os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-m", "pagemill", *command)
         yield "samples job", str(code)
         for path in sorted(Path(folder).glob("*.jsonl")):
             for line in path.read_text("utf-8").splitlines():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from decoder.gguf import TYPES
+from pagemill.decoder.gguf.parse import TYPES
 
 TYPE_IDS = {name: type_id for type_id, (name, _, _) in TYPES.items()}
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jobs.discover import Document
-from jobs.errors import DiskFull
-from jobs.ledger import Work
-from pipeline.errors import Crashed, PageError
-from pipeline.page import PageFailure, PageImage, PageRef, PageText
+from pagemill.jobs.errors import DiskFull
+from pagemill.jobs.inputs.discover import Document
+from pagemill.jobs.ledger.ledger import Work
+from pagemill.pipeline.errors import Crashed, PageError
+from pagemill.pipeline.page import PageFailure, PageImage, PageRef, PageText
 
 PROVENANCE = {"software": "test", "model": "m", "settings": "s"}
 

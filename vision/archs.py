@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from decoder.errors import ModelError, Refused
-from decoder.header import Header
-from vision.spec import VisionRole, VisionSpec
+from pagemill.decoder.errors import ModelError, Refused
+from pagemill.decoder.gguf.header import Header
+from pagemill.vision.spec import VisionRole, VisionSpec
 
 MOST_LAYERS = 1024  # a count above is a lie, not a model
 MOST_PX = 1 << 16

@@ -12,12 +12,12 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.errors import ModelError
-from decoder.kernels.team import Team
-from vision.patches import Patches
-from vision.reference import ReferenceEncoder
-from vision.spec import VisionSpec
-from vision.weights import StoredWeights, open_weights
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.kernels.team import Team
+from pagemill.vision.patches import Patches
+from pagemill.vision.reference import ReferenceEncoder
+from pagemill.vision.spec import VisionSpec
+from pagemill.vision.weights import StoredWeights, open_weights
 
 Precision = Literal["auto", "bf16", "int8", "f32"]
 
@@ -89,7 +89,7 @@ def _open_reference(weights: StoredWeights, settings: EncoderSettings) -> Encode
 
 
 def _open_cpu(weights: StoredWeights, settings: EncoderSettings) -> Encoder:
-    opener: Opener = import_module("vision.backends.cpu").open_cpu
+    opener: Opener = import_module("pagemill.vision.backends.cpu").open_cpu
     return opener(weights, settings)
 
 

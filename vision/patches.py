@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vision.errors import BadPixels
-from vision.positions import Grid, block_order
-from vision.spec import VisionSpec
+from pagemill.vision.errors import BadPixels
+from pagemill.vision.positions import Grid, block_order
+from pagemill.vision.spec import VisionSpec
 
 MULTIPLE_PX = 28  # what the reference's token count, and other engines, round sides to; its processor rounds to 14
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from decoder.errors import Refused
-from decoder.formats import FORMATS
-from decoder.header import Header, TensorInfo
-from vision.archs import VISION_TENSORS, spec_of
-from vision.spec import VisionRole, VisionSpec
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.gguf.header import Header, TensorInfo
+from pagemill.vision.archs import VISION_TENSORS, spec_of
+from pagemill.vision.spec import VisionRole, VisionSpec
 
 GLOBAL = -1  # the layer of a tensor that does not repeat
 MOST_REASONS = 12  # a file without any tensor should not fill the screen

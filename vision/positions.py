@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vision.spec import VisionSpec
+from pagemill.vision.spec import VisionSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
-from vision.errors import BadPixels
-from vision.patches import Patches
-from vision.plan import GLOBAL, Key
-from vision.positions import rope_tables
-from vision.spec import VisionRole, VisionSpec
+from pagemill.vision.errors import BadPixels
+from pagemill.vision.patches import Patches
+from pagemill.vision.plan import GLOBAL, Key
+from pagemill.vision.positions import rope_tables
+from pagemill.vision.spec import VisionRole, VisionSpec
 
 Array = NDArray[np.float32]
 QUERY_ROWS = 512  # queries at a time, so that scores stay heads x 512 x patches

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.batch import Prompt, Rows, Tokens
-from decoder.errors import ModelError
-from decoder.tokenizer import Tokenizer
+from pagemill.decoder.batch import Prompt, Rows, Tokens
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 
 BEFORE_PAGE = "<|im_start|>system<|im_end|>\n<|im_start|>user\n"
 AFTER_PAGE = "<|im_end|>\n<|im_start|>assistant\n"

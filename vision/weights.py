@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.files import open_file
-from decoder.formats import FORMATS
-from decoder.header import TensorInfo
-from vision.plan import GLOBAL, Key, VisionPlan, plan
-from vision.spec import VisionRole, VisionSpec
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.header import TensorInfo
+from pagemill.vision.plan import GLOBAL, Key, VisionPlan, plan
+from pagemill.vision.spec import VisionRole, VisionSpec
 
 
 @dataclass(frozen=True, slots=True)

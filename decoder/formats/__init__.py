@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from decoder.formats.base import BlockCodes, Format, QuantFormat
-from decoder.formats.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_256
-from decoder.formats.floats import BF16, F16, F32
-from decoder.formats.kquants import Q4_K, Q5_K, Q6_K
+from pagemill.decoder.formats.base import BlockCodes, Format, QuantFormat
+from pagemill.decoder.formats.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_256
+from pagemill.decoder.formats.floats import BF16, F16, F32
+from pagemill.decoder.formats.kquants import Q4_K, Q5_K, Q6_K
 
 __all__ = ["FORMATS", "PACKED", "BlockCodes", "Format", "QuantFormat"]
 

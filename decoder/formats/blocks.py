@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoder.formats.base import BlockCodes, Bytes, QuantFormat, half
+from pagemill.decoder.formats.base import BlockCodes, Bytes, QuantFormat, half
 
 
 class Q8_0(QuantFormat):  # noqa: N801 - the format's own name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoder.formats.base import Bytes, Floats, Format
+from pagemill.decoder.formats.base import Bytes, Floats, Format
 
 
 class F32(Format):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoder.formats.base import BlockCodes, Bytes, QuantFormat, half
+from pagemill.decoder.formats.base import BlockCodes, Bytes, QuantFormat, half
 
 _LOW4 = np.uint8(0x0F)
 _LOW6 = np.uint8(0x3F)

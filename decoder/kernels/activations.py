@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from decoder.kernels.memory import Array, aligned
+from pagemill.decoder.kernels.memory import Array, aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic as untyped_intrinsic
 
-from decoder.kernels.compile import cache_folder
+from pagemill.decoder.kernels.compile import cache_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 

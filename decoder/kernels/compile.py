@@ -19,8 +19,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from decoder.kernels.emit import I64, Emitter, Value
-from decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.tiles.emit import I64, Emitter, Value
 
 Emit = Callable[..., None]
 

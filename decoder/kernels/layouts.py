@@ -1,12 +1,12 @@
-"""How each weight format lies in memory for the tiles: sizes and offsets inside one row group.  ``decoder.panels`` draws it."""
+"""How each weight format lies in memory for the tiles: sizes and offsets inside one row group.  ``weights.panels`` draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.formats import PACKED, Format, QuantFormat
-from decoder.kernels.isa import LANES
+from pagemill.decoder.formats import PACKED, Format, QuantFormat
+from pagemill.decoder.kernels.isa import LANES
 
 CODES_PER_VECTOR = 4 * LANES
 """16 rows x 4 k: what one dot product instruction reads."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decoder.kernels.drivers.run import run, run_timed
-from decoder.kernels.drivers.step import SLOTS
-from decoder.kernels.isa import Isa
-from decoder.kernels.memory import Array, address, aligned
-from decoder.kernels.team import Team
+from pagemill.decoder.kernels.drivers.run import run, run_timed
+from pagemill.decoder.kernels.drivers.step import SLOTS
+from pagemill.decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.memory import Array, address, aligned
+from pagemill.decoder.kernels.team import Team
 
 OP_INTS, OP_REALS = 32, 8
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from decoder.kernels.memory import address, aligned
+from pagemill.decoder.kernels.memory import address, aligned
 
 
 def available_cores() -> int:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pipeline.durable import write_durably
-from pipeline.page import PageText
-from pipeline.sinks.alto import AltoSink
-from pipeline.sinks.document import OutputFile, Scope, SourceDocument
-from pipeline.sinks.dolma import DolmaSink
-from pipeline.sinks.hocr import HocrSink
-from pipeline.sinks.html import HtmlSink
-from pipeline.sinks.jsonl import JsonlSink
-from pipeline.sinks.markdown import MarkdownSink
-from pipeline.sinks.mets import MetsSink
-from pipeline.sinks.page_xml import PageXmlSink
-from pipeline.sinks.pdf import PdfSink
-from pipeline.sinks.text import TextSink
+from pagemill.pipeline.durable import write_durably
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.alto import AltoSink
+from pagemill.pipeline.sinks.document import OutputFile, Scope, SourceDocument
+from pagemill.pipeline.sinks.dolma import DolmaSink
+from pagemill.pipeline.sinks.hocr import HocrSink
+from pagemill.pipeline.sinks.html import HtmlSink
+from pagemill.pipeline.sinks.jsonl import JsonlSink
+from pagemill.pipeline.sinks.markdown import MarkdownSink
+from pagemill.pipeline.sinks.mets import MetsSink
+from pagemill.pipeline.sinks.page_xml import PageXmlSink
+from pagemill.pipeline.sinks.pdf import PdfSink
+from pagemill.pipeline.sinks.text import TextSink
 
 __all__ = ["SINKS", "OutputFile", "Per", "Sink", "SourceDocument", "output_names_of", "write_document"]
 

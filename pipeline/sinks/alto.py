@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pipeline.layout import CONTINUED, Block, Word, blocks_of, page_size, placed
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
-from pipeline.sinks.facts import SOFTWARE, boxes_note, confidence_of, facts_of, iso_date, xml_bytes, xml_name, xml_text
+from pagemill.pipeline.layout import CONTINUED, Block, Word, blocks_of, page_size, placed
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import SOFTWARE, boxes_note, confidence_of, facts_of, iso_date, xml_bytes, xml_name, xml_text
 
 ALTO = "http://www.loc.gov/standards/alto/ns-v4#"
 XSI = "http://www.w3.org/2001/XMLSchema-instance"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pipeline.layout import without_boxes
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
-from pipeline.sinks.facts import facts_of, iso_date
+from pagemill.pipeline.layout import without_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import facts_of, iso_date
 
 
 class DolmaSink:

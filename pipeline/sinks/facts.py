@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from lxml import etree
 
-from pipeline.confidence import page_confidence
-from pipeline.layout import has_boxes
-from pipeline.page import PageText
+from pagemill.pipeline.layout import has_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.reading.confidence import page_confidence
 
 SOFTWARE = "Pagemill"
 REPLACEMENT = "\ufffd"

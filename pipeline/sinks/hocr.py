@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pipeline.layout import Block, blocks_of, page_size, placed, turn_of
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
-from pipeline.sinks.facts import LINES_NOTE, boxes_note, facts_of, iso_date, version_of, xml_bytes, xml_name, xml_text
+from pagemill.pipeline.layout import Block, blocks_of, page_size, placed, turn_of
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import LINES_NOTE, boxes_note, facts_of, iso_date, version_of, xml_bytes, xml_name, xml_text
 
 XHTML = "http://www.w3.org/1999/xhtml"
 DOCTYPE = (

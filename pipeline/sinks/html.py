@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pipeline.layout import without_boxes
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
-from pipeline.sinks.facts import SOFTWARE, facts_of, iso_date, version_of, xml_name
-from pipeline.sinks.markup import to_html
+from pagemill.pipeline.layout import without_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import SOFTWARE, facts_of, iso_date, version_of, xml_name
+from pagemill.pipeline.sinks.markup import to_html
 
 STYLE = """
 body { font: 1rem/1.5 serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem; }

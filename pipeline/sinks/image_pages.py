@@ -16,8 +16,8 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
 from PIL import Image
 
-from pipeline.page import PageText
-from pipeline.raster import ORIENTATION, to_rgb
+from pagemill.pipeline.documents.raster import ORIENTATION, to_rgb
+from pagemill.pipeline.page import PageText
 
 UNKNOWN_DPI = 200.0
 LARGEST_PT = 14_400.0  # what readers of PDF take

@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from pipeline.layout import Block, blocks_of, has_boxes, without_boxes
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.layout import Block, blocks_of, has_boxes, without_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
 
 
 class JsonlSink:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.layout import without_boxes
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.layout import without_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
 
 
 class MarkdownSink:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
-from pipeline.sinks.facts import xml_text
+from pagemill.pipeline.sinks.facts import xml_text
 
 _TABLE = re.compile(r"<table\b.*?(?:</table\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _TABLE_TAGS = frozenset(

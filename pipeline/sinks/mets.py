@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from lxml import etree
 
-from pipeline.page import PageText
-from pipeline.sinks.document import OutputFile, Scope, SourceDocument
-from pipeline.sinks.facts import SOFTWARE, facts_of, iso_date, version_of, xml_bytes, xml_name
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import OutputFile, Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import SOFTWARE, facts_of, iso_date, version_of, xml_bytes, xml_name
 
 METS = "http://www.loc.gov/METS/"
 XLINK = "http://www.w3.org/1999/xlink"

@@ -11,11 +11,11 @@ from statistics import geometric_mean
 
 from lxml import etree
 
-from pipeline.confidence import LOWEST
-from pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed, turn_of
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
-from pipeline.sinks.facts import (
+from pagemill.pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed, turn_of
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.reading.confidence import LOWEST
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.sinks.facts import (
     LINES_NOTE,
     SOFTWARE,
     boxes_note,
@@ -111,7 +111,7 @@ def _add_text(parent: etree._Element, text: str, confidence: float | None) -> No
 
 
 def _confidence(line: Sequence[Word]) -> float | None:
-    """The geometric mean of a line's words, as in ``pipeline.confidence``."""
+    """The geometric mean of a line's words, as in ``pipeline.reading.confidence``."""
     known = [max(word.percent, LOWEST) / 100 for word in line if word.percent is not None]
     return geometric_mean(known) if known else None
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import pikepdf
 from pikepdf import Dictionary, Name, Stream
 
-from pipeline.child import Child
-from pipeline.errors import PageError
-from pipeline.page import PageText
-from pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.child import Child
+from pagemill.pipeline.errors import PageError
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
 
-MAKER = "pipeline.sinks.text_layer:PdfMaker"
+MAKER = "pagemill.pipeline.sinks.text_layer:PdfMaker"
 TIMEOUT_SECONDS = 900.0
 MEMORY_BYTES = 4 << 30
 NOTICE_LETTERS = 90  # a line
@@ -32,7 +32,7 @@ class PdfSink:
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The PDF."""
-        from pipeline.sinks.text_layer import MakePdf
+        from pagemill.pipeline.sinks.text_layer import MakePdf
 
         child = Child(MAKER, timeout_seconds=TIMEOUT_SECONDS, memory_bytes=MEMORY_BYTES)
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.layout import without_boxes
-from pipeline.page import PageText
-from pipeline.postprocess import to_plain_text
-from pipeline.sinks.document import Scope, SourceDocument
+from pagemill.pipeline.layout import without_boxes
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.reading.postprocess import to_plain_text
+from pagemill.pipeline.sinks.document import Scope, SourceDocument
 
 PAGE_SEPARATOR = "\f"
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
 
-from pipeline.documents import document_hash, sniff
-from pipeline.errors import PasswordNeeded, Unreadable
-from pipeline.geometry import PageGeometry
-from pipeline.layout import THOUSAND, Block, blocks_of, line_text, turn_of
-from pipeline.page import PageText
-from pipeline.sinks.bidi import visual_order
-from pipeline.sinks.document import SourceDocument
-from pipeline.sinks.facts import boxes_note, date_of, facts_of, xml_text
-from pipeline.sinks.glyphless import EM, WIDTH, Codes, add_font
-from pipeline.sinks.image_pages import image_pages
+from pagemill.pipeline.documents.documents import document_hash, sniff
+from pagemill.pipeline.errors import PasswordNeeded, Unreadable
+from pagemill.pipeline.geometry import PageGeometry
+from pagemill.pipeline.layout import THOUSAND, Block, blocks_of, line_text, turn_of
+from pagemill.pipeline.page import PageText
+from pagemill.pipeline.sinks.bidi import visual_order
+from pagemill.pipeline.sinks.document import SourceDocument
+from pagemill.pipeline.sinks.facts import boxes_note, date_of, facts_of, xml_text
+from pagemill.pipeline.sinks.glyphless import EM, WIDTH, Codes, add_font
+from pagemill.pipeline.sinks.image_pages import image_pages
 
 FONT = Name("/PagemillText")
 LETTER_SHARE = 0.8  # of a line's height

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from decoder.kernels.isa import detect
-from decoder.kernels.team import available_cores
+from pagemill.decoder.kernels.isa import detect
+from pagemill.decoder.kernels.team import available_cores
 from tests.bench.models import TextShape, VisionShape, write_text_model, write_vision_model
 from tests.bench.report import Report
 from tests.bench.sections import SECTIONS, Bench

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from decoder.batch import Prompt, Request, Rows, Segment, Tokens
-from decoder.engine import Engine
-from decoder.kernels.isa import detect
-from decoder.kernels.team import Team
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import codec_named
-from decoder.model import Model, open_model
-from decoder.transformer import Forward
+from pagemill.decoder.batch import Prompt, Request, Rows, Segment, Tokens
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.kernels.isa import detect
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.model import Model, open_model
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import codec_named
+from pagemill.decoder.network.transformer import Forward
+from pagemill.vision.encoder import Encoder, open_encoder
+from pagemill.vision.patches import Patches, to_patches
 from tests.bench.peaks import peaks
 from tests.bench.serve import Answer, median, once, serve, timed
 from tests.bench.shares import shares
-from vision.encoder import Encoder, open_encoder
-from vision.patches import Patches, to_patches
 
 CHUNK = 256
 STEP_ROOM = 64

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from decoder.kernels.compile import Emit, compile_kernel
-from decoder.kernels.dots import dot_codes
-from decoder.kernels.emit import I32, V16F, V16I, Emitter, Value, vector
-from decoder.kernels.isa import Isa
-from decoder.kernels.memory import address, aligned
+from pagemill.decoder.kernels.compile import Emit, compile_kernel
+from pagemill.decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.memory import address, aligned
+from pagemill.decoder.kernels.tiles.dots import dot_codes
+from pagemill.decoder.kernels.tiles.emit import I32, V16F, V16I, Emitter, Value, vector
 
 SUMS = 12
 """Independent sums: more than the latency of a product times its throughput."""

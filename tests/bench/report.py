@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from decoder.kernels.isa import detect
+from pagemill.decoder.kernels.isa import detect
 from tests.bench.sections import Bench
 from tests.bench.workers import ROOT
 

@@ -282,7 +282,7 @@ def measure_startup(bench: Bench) -> Figures:
     """Seconds of a help text, of opening the models, and from the start of a warm run to its first and last page."""
     figures = Figures()
     environment = {**os.environ, "PAGEMILL_RUN__PROGRESS": "none"}
-    help_ = [sys.executable, "-c", "import sys; sys.argv[1:] = ['--help']; from jobs.cli import main; main()"]
+    help_ = [sys.executable, "-c", "import sys; sys.argv[1:] = ['--help']; from pagemill.jobs.cli.app import main; main()"]
     bench.say("start-up")
     for _ in range(2):
         figures["help_seconds"] = _command_seconds(help_, environment)
@@ -296,7 +296,7 @@ def measure_startup(bench: Bench) -> Figures:
             except WorkerFailed:
                 bench.say("  llama.cpp's programs do not say how long they take to open a model")
     with tempfile.TemporaryDirectory() as folder:
-        run = [sys.executable, "-c", "from jobs.cli import main; main()", "run", "samples/jobs/samples.yaml", "-o"]
+        run = [sys.executable, "-c", "from pagemill.jobs.cli.app import main; main()", "run", "samples/jobs/samples.yaml", "-o"]
         for number in range(2):
             figures["warm_sample_job_seconds"] = _command_seconds([*run, f"{folder}/{number}"], environment)
     bench.say("  " + ", ".join(f"{name.removesuffix('_seconds')} {value:.2f} s" for name, value in figures.items()))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoder.formats import FORMATS
-from decoder.kernels.activations import new_activations
-from decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
-from decoder.kernels.drivers.step import ROWS, SEGMENTS
-from decoder.kernels.isa import Isa
-from decoder.kernels.memory import aligned
-from decoder.kernels.ops_attention import attend
-from decoder.kernels.ops_matmul import activation_kind, matmul
-from decoder.kernels.ops_rows import Source, prepare
-from decoder.kernels.program import Program
-from decoder.kernels.team import Team
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import CODECS
-from decoder.panels import Panels, repack
-from decoder.recorder import new_rows
-from decoder.spec import AttentionSpec
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.kernels.activations import new_activations
+from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
+from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
+from pagemill.decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.memory import aligned
+from pagemill.decoder.kernels.ops.attention import attend
+from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import CODECS
+from pagemill.decoder.network.recorder import new_rows
+from pagemill.decoder.spec import AttentionSpec
+from pagemill.decoder.weights.panels import Panels, repack
 from tests.bench.serve import median, timed
 
 QUANTIZED = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")

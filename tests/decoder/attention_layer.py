@@ -7,17 +7,18 @@ from typing import Literal
 
 import numpy as np
 
-from decoder.kernels import ops_attention, reference_attention
-from decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
-from decoder.kernels.drivers.step import ROWS, SEGMENTS
-from decoder.kernels.isa import Isa
-from decoder.kernels.memory import Array, aligned
-from decoder.kernels.program import Program
-from decoder.kernels.team import Team
-from decoder.kernels.tiles_softmax import Precision
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import CODECS
-from decoder.spec import AttentionSpec
+from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
+from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
+from pagemill.decoder.kernels.isa import Isa
+from pagemill.decoder.kernels.memory import Array, aligned
+from pagemill.decoder.kernels.ops import attention as ops_attention
+from pagemill.decoder.kernels.ops import reference_attention
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.kernels.tiles.softmax import Precision
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import CODECS
+from pagemill.decoder.spec import AttentionSpec
 
 KINDS = {"prompt": PROMPT_CHUNK, "decode": DECODE_ROWS, "patches": BIDIRECTIONAL}
 LAYER = 1

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from decoder.kernels.memory import poison_new_buffers
-from decoder.kernels.team import Team, available_cores
+from pagemill.decoder.kernels.memory import poison_new_buffers
+from pagemill.decoder.kernels.team import Team, available_cores
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.formats import FORMATS
-from decoder.header import Header
-from decoder.plan import Plan, plan
-from decoder.spec import AttentionSpec, Role
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.gguf.header import Header
+from pagemill.decoder.plan import Plan, plan
+from pagemill.decoder.spec import AttentionSpec, Role
 
 Wide = NDArray[np.float64]
 

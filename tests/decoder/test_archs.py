@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from decoder.archs import ARCHS, TENSORS, is_layered, tensor_name
-from decoder.errors import Refused
-from decoder.files import open_file
-from decoder.gguf import parse_header
-from decoder.spec import ModelSpec, Role, RopeSpec
+from pagemill.decoder.archs import ARCHS, TENSORS, is_layered, tensor_name
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.parse import parse_header
+from pagemill.decoder.spec import ModelSpec, Role, RopeSpec
 from tests.answers import ORACLES
 from tests.build import tiny_parts
 

@@ -9,18 +9,21 @@ from functools import partial
 import numpy as np
 import pytest
 
-from decoder.kernels import memory, ops_attention, reference_attention, tiles_rope
-from decoder.kernels.compile import kernel_assembly
-from decoder.kernels.isa import AVX512, ISAS, NEON, Isa, detect
-from decoder.kernels.memory import Array, aligned_copy
-from decoder.kernels.program import Program
-from decoder.kernels.team import Team, available_cores
-from decoder.kernels.tiles_attention import Tile, emit_scores, emit_values
-from decoder.kernels.tiles_bytes import emit_byte_scores
-from decoder.kernels.tiles_coded import emit_coded_factors, emit_coded_scores, emit_coded_values
-from decoder.kernels.tiles_expand import emit_expand_values
-from decoder.kernels.tiles_softmax import Precision, emit_softmax
-from decoder.kv_codec import CODECS
+from pagemill.decoder.kernels import memory
+from pagemill.decoder.kernels.compile import kernel_assembly
+from pagemill.decoder.kernels.isa import AVX512, ISAS, NEON, Isa, detect
+from pagemill.decoder.kernels.memory import Array, aligned_copy
+from pagemill.decoder.kernels.ops import attention as ops_attention
+from pagemill.decoder.kernels.ops import reference_attention
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team, available_cores
+from pagemill.decoder.kernels.tiles import rope as tiles_rope
+from pagemill.decoder.kernels.tiles.attention import Tile, emit_scores, emit_values
+from pagemill.decoder.kernels.tiles.bytes import emit_byte_scores
+from pagemill.decoder.kernels.tiles.coded import emit_coded_factors, emit_coded_scores, emit_coded_values
+from pagemill.decoder.kernels.tiles.expand import emit_expand_values
+from pagemill.decoder.kernels.tiles.softmax import Precision, emit_softmax
+from pagemill.decoder.network.kv_codec import CODECS
 from tests.decoder.attention_layer import Heads, Layer, Piece
 
 LENGTHS = (1, 2, 15, 16, 17, 63, 111, 255, 256, 257, 600)

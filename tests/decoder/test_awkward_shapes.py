@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.engine import logits
-from decoder.files import open_file
-from decoder.model import open_model
+from pagemill.decoder.engine import logits
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.model import open_model
 from tests.build import tiny_parts
 from tests.decoder.reference_forward import Reference
 

@@ -8,12 +8,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from decoder.batch import Event, Prompt, Request, Rows, Tokens
-from decoder.engine import Engine
-from decoder.errors import ContextFull, ModelError
-from decoder.kernels.team import Team, available_cores
-from decoder.model import Model, open_model
-from decoder.sampler import Sampling
+from pagemill.decoder.batch import Event, Prompt, Request, Rows, Tokens
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.errors import ContextFull, ModelError
+from pagemill.decoder.kernels.team import Team, available_cores
+from pagemill.decoder.model import Model, open_model
+from pagemill.decoder.sampler import Sampling
 from tests.answers import oracle_files
 
 ANSWER = 12

@@ -8,8 +8,8 @@ import gguf as reference
 import numpy as np
 import pytest
 
-from decoder.formats import FORMATS, QuantFormat
-from decoder.gguf import TYPES
+from pagemill.decoder.formats import FORMATS, QuantFormat
+from pagemill.decoder.gguf.parse import TYPES
 from tests.answers import oracle_files
 
 QUANTIZED = [name for name, each in FORMATS.items() if isinstance(each, QuantFormat)]

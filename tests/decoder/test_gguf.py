@@ -13,10 +13,10 @@ import gguf as reference
 import numpy as np
 import pytest
 
-from decoder.errors import ModelError, NotGguf, Refused
-from decoder.files import open_file
-from decoder.gguf import TYPES, Header, parse_header
-from decoder.plan import plan
+from pagemill.decoder.errors import ModelError, NotGguf, Refused
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.parse import TYPES, Header, parse_header
+from pagemill.decoder.plan import plan
 from tests.answers import oracle_files
 from tests.build import ARRAY, BOOL, F64, I8, I64, STRING, U8, U64, Tensor, Typed, gguf_bytes, tiny_parts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import CODECS, codec_named, round_capacity
-from decoder.spec import AttentionSpec
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import CODECS, codec_named, round_capacity
+from pagemill.decoder.spec import AttentionSpec
 
 LAYERS = [AttentionSpec(8, 2, 64, 0.125), AttentionSpec(4, 4, 128, 0.1), AttentionSpec(8, 2, 64, 0.125)]
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoder.formats import PACKED
-from decoder.kernels.activations import ActivationKind, new_activations
-from decoder.kernels.compile import kernel_assembly
-from decoder.kernels.drivers.step import OUTPUTS, ROWS
-from decoder.kernels.isa import AVX2, AVX512, NEON, PORTABLE, Isa, detect
-from decoder.kernels.layouts import LAYOUTS, CodeLayout
-from decoder.kernels.memory import Array, aligned, aligned_copy
-from decoder.kernels.ops_matmul import activation_kind, matmul
-from decoder.kernels.ops_rows import Source, prepare
-from decoder.kernels.program import Program
-from decoder.kernels.reference_matmul import matmul as plain_matmul
-from decoder.kernels.reference_matmul import pack_activations, values_of
-from decoder.kernels.team import Team
-from decoder.kernels.tiles_float import float_counts, float_emit
-from decoder.kernels.tiles_int8 import ARGUMENTS, int8_emit
-from decoder.panels import Panels, repack
+from pagemill.decoder.formats import PACKED
+from pagemill.decoder.kernels.activations import ActivationKind, new_activations
+from pagemill.decoder.kernels.compile import kernel_assembly
+from pagemill.decoder.kernels.drivers.step import OUTPUTS, ROWS
+from pagemill.decoder.kernels.isa import AVX2, AVX512, NEON, PORTABLE, Isa, detect
+from pagemill.decoder.kernels.layouts import LAYOUTS, CodeLayout
+from pagemill.decoder.kernels.memory import Array, aligned, aligned_copy
+from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
+from pagemill.decoder.kernels.ops.reference_matmul import matmul as plain_matmul
+from pagemill.decoder.kernels.ops.reference_matmul import pack_activations, values_of
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.kernels.tiles.float import float_counts, float_emit
+from pagemill.decoder.kernels.tiles.int8 import ARGUMENTS, int8_emit
+from pagemill.decoder.weights.panels import Panels, repack
 from tests.decoder.weights import random_rows, widths_of
 
 QUANTIZED = [name for name, layout in LAYOUTS.items() if isinstance(layout, CodeLayout)]
@@ -86,8 +86,8 @@ def test_bits_do_not_depend_on_rows_threads_or_blocks(name: str, team: Team, mon
     np.testing.assert_array_equal(product(panels, x, isa, alone), whole)
     for count in (1, 2, 3, 5, 16, 23):
         np.testing.assert_array_equal(product(panels, x[7 : 7 + count], isa, alone), whole[7 : 7 + count])
-    monkeypatch.setattr("decoder.kernels.ops_matmul.ROW_BLOCK", 1)
-    monkeypatch.setattr("decoder.kernels.ops_matmul.CACHED_BYTES", 5 * width)
+    monkeypatch.setattr("pagemill.decoder.kernels.ops.matmul.ROW_BLOCK", 1)
+    monkeypatch.setattr("pagemill.decoder.kernels.ops.matmul.CACHED_BYTES", 5 * width)
     np.testing.assert_array_equal(product(panels, x, isa, team), whole)
 
 

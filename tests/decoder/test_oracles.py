@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.archs import ARCHS
-from decoder.engine import logits
-from decoder.files import open_file
-from decoder.formats import FORMATS
-from decoder.kernels.isa import PORTABLE
-from decoder.kernels.memory import Array
-from decoder.model import open_model
+from pagemill.decoder.archs import ARCHS
+from pagemill.decoder.engine import logits
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.kernels.isa import PORTABLE
+from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.model import open_model
 from tests.answers import oracle_files
 
 

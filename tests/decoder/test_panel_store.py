@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.model import Model, open_model
-from decoder.panels import Panels
+from pagemill.decoder.model import Model, open_model
+from pagemill.decoder.weights.panels import Panels
 from tests.answers import oracle_files
 
 ROOT = Path(__file__).parents[2]
@@ -93,8 +93,8 @@ def test_a_damaged_store_is_made_again(model_path: Path, folder: Path, damage: s
 
 START = """
 import sys
-from decoder.model import open_model
-from decoder.engine import logits
+from pagemill.decoder.model import open_model
+from pagemill.decoder.engine import logits
 model = open_model(sys.argv[1], cached=True)
 print(float(logits(model, [1, 2, 3, 4], threads=1).sum()))
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoder.formats import PACKED
-from decoder.kernels.memory import address
-from decoder.panels import repack, unpack
+from pagemill.decoder.formats import PACKED
+from pagemill.decoder.kernels.memory import address
+from pagemill.decoder.weights.panels import repack, unpack
 from tests.decoder.weights import random_rows, widths_of
 
 
@@ -31,7 +31,7 @@ def test_panels_are_hardly_larger_than_the_file(name: str) -> None:
 def test_many_chunks_equal_one(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = random_rows("Q5_K", 111, 512)
     whole = repack(raw, "Q5_K")
-    monkeypatch.setattr("decoder.panels.CHUNK_BYTES", 1)
+    monkeypatch.setattr("pagemill.decoder.weights.panels.CHUNK_BYTES", 1)
     np.testing.assert_array_equal(repack(raw, "Q5_K").data, whole.data)
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoder.archs import ARCHS
-from decoder.errors import Refused
-from decoder.files import open_file
-from decoder.formats import FORMATS
-from decoder.gguf import Header, parse_header
-from decoder.panels import repack
-from decoder.plan import Plan, plan
-from decoder.spec import Role
+from pagemill.decoder.archs import ARCHS
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.formats import FORMATS
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.parse import Header, parse_header
+from pagemill.decoder.plan import Plan, plan
+from pagemill.decoder.spec import Role
+from pagemill.decoder.weights.panels import repack
 from tests.answers import ORACLES, oracle_files
 from tests.build import TYPE_IDS, Parts, Tensor, gguf_bytes, tiny_parts
 

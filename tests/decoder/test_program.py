@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoder.kernels.drivers.step import ROWS
-from decoder.kernels.isa import detect
-from decoder.kernels.memory import aligned, aligned_copy
-from decoder.kernels.ops_rows import Source, prepare
-from decoder.kernels.program import Program
-from decoder.kernels.team import Team
+from pagemill.decoder.kernels.drivers.step import ROWS
+from pagemill.decoder.kernels.isa import detect
+from pagemill.decoder.kernels.memory import aligned, aligned_copy
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
 
 
 def test_a_timed_run_gives_the_same_rows_and_every_workers_times(team: Team) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoder.engine import logits
-from decoder.kernels.memory import Array
-from decoder.model import Model, open_model
+from pagemill.decoder.engine import logits
+from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.model import Model, open_model
 from tests.answers import oracle_files
 from tests.real_models import real_model
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoder.kernels.activations import ActivationKind, Activations, new_activations
-from decoder.kernels.drivers.step import ROWS
-from decoder.kernels.isa import PORTABLE, Isa, detect
-from decoder.kernels.memory import Array, aligned, aligned_copy
-from decoder.kernels.ops_rows import Source, prepare
-from decoder.kernels.program import Program
-from decoder.kernels.reference_rows import activate, layer_norm, rms_norm
-from decoder.kernels.team import Team
+from pagemill.decoder.kernels.activations import ActivationKind, Activations, new_activations
+from pagemill.decoder.kernels.drivers.step import ROWS
+from pagemill.decoder.kernels.isa import PORTABLE, Isa, detect
+from pagemill.decoder.kernels.memory import Array, aligned, aligned_copy
+from pagemill.decoder.kernels.ops.reference_rows import activate, layer_norm, rms_norm
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
 
 ISAS = [detect(), PORTABLE]
 

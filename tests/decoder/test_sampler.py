@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from decoder.errors import ModelError
-from decoder.sampler import Sampler, Sampling, survivors
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.sampler import Sampler, Sampling, survivors
 
 PROBABILITIES = (0.1, 0.5, 0.15, 0.25)
 ROW = np.log(np.array(PROBABILITIES)).astype(np.float32)

@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from decoder.errors import ModelError
-from decoder.files import open_file
-from decoder.gguf import Header
-from decoder.template import ChatTemplate
-from decoder.tokenizer import Tokenizer
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.parse import Header
+from pagemill.decoder.tokenizer.template import ChatTemplate
+from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from tests.answers import ORACLES
 from tests.real_models import real_model
 

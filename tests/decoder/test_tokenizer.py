@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.errors import ModelError, Refused
-from decoder.files import open_file
-from decoder.gguf import Header
-from decoder.spm import cut_pattern, merge
-from decoder.tokenizer import Tokenizer
-from decoder.vocabulary import Kind
+from pagemill.decoder.errors import ModelError, Refused
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.parse import Header
+from pagemill.decoder.tokenizer.spm import cut_pattern, merge
+from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder.tokenizer.vocabulary import Kind
 from tests.answers import ORACLE_DIRS, oracle_files
 from tests.real_models import SOURCES, real_model
 

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from decoder.formats import PACKED, QuantFormat
-from decoder.kernels.memory import Array
+from pagemill.decoder.formats import PACKED, QuantFormat
+from pagemill.decoder.kernels.memory import Array
 
 SCALE_PLACES = {"Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2)}
 """Byte offsets of the float16 values in a block; the others have one, at 0."""

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.documents import Inspector
-from pipeline.errors import PageError
-from pipeline.page import PageFailure, PageImage, PageRef
-from pipeline.preprocess import RenderSettings
-from pipeline.producer import Producer
-from pipeline.quality import measure_ink, why_blank
+from pagemill.pipeline.documents.documents import Inspector
+from pagemill.pipeline.errors import PageError
+from pagemill.pipeline.page import PageFailure, PageImage, PageRef
+from pagemill.pipeline.reading.quality import measure_ink, why_blank
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
 
 Make = bytes | Callable[[Path], object]
 

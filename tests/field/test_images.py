@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.preprocess import RenderSettings
+from pagemill.pipeline.render.preprocess import RenderSettings
 from tests.field.files import bad_first_strip, encoded, frames, png_header_bomb, scan
 from tests.field.rendered import Case, Ended, check, is_print, render_all
 

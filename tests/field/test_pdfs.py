@@ -10,7 +10,7 @@ from pathlib import Path
 import pikepdf
 import pytest
 
-from pipeline.preprocess import RenderSettings
+from pagemill.pipeline.render.preprocess import RenderSettings
 from tests.field import files
 from tests.field.files import drawn_pdf, fax, jpeg, picture_pdf, square_page
 from tests.field.rendered import Case, Ended, check, is_dark, is_print, render_all
@@ -155,10 +155,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from pipeline.documents import inspect
-from pipeline.page import PageImage, PageRef
-from pipeline.preprocess import RenderSettings
-from pipeline.producer import Producer
+from pagemill.pipeline.documents.documents import inspect
+from pagemill.pipeline.page import PageImage, PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
 path = Path({str(tmp_path / "a.pdf")!r})
 assert inspect(path).pages == 1
 with Producer([PageRef(path, "h", 0)] * 8, RenderSettings(), workers=2) as producer:

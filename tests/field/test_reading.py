@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from pipeline.quality import LoopDetector, measure_ink, why_blank
+from pagemill.pipeline.reading.quality import LoopDetector, measure_ink, why_blank
 from tests.field.files import scan
 
 HEIGHT, WIDTH = 1540, 1092

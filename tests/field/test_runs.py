@@ -15,9 +15,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from jobs.config import Config
-from jobs.job import Report, run_job
-from pipeline.progress import NoProgress
+from pagemill.jobs.run.job import Report, run_job
+from pagemill.jobs.run.progress import NoProgress
+from pagemill.jobs.settings.config import Config
 from tests.field.files import square_page
 from tests.jobs.echo_job import echo_job, open_echo
 from tests.pipeline.inputs import pdf_bytes

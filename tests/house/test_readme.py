@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from rapidfuzz.distance import Levenshtein
 
-from jobs.cli import EXIT_CODES
-from pipeline.sinks import SINKS
+from pagemill.jobs.cli.app import EXIT_CODES
+from pagemill.pipeline.sinks import SINKS
 from tests.house.source import ROOT, tracked_files
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -50,7 +50,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
     output = tmp_path_factory.mktemp("samples")
     command = shlex.split(BLOCKS[0].split("&&")[-1])
     assert command[:2] == [".venv/bin/pagemill", "run"]
-    arguments = [sys.executable, "-m", "jobs", *command[1:], "-o", str(output), "--progress", "none"]
+    arguments = [sys.executable, "-m", "pagemill", *command[1:], "-o", str(output), "--progress", "none"]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return score(output)
@@ -96,7 +96,7 @@ def test_exit_codes_are_the_codes_of_the_command_line() -> None:
 
 
 def test_named_commands_and_formats_exist() -> None:
-    from jobs.cli import app
+    from pagemill.jobs.cli.app import app
 
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     known |= {str(group.name) for group in app.registered_groups}

@@ -9,11 +9,11 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from jobs.ledger import Ledger
-from jobs.outputs import DocumentOutputs
-from pipeline.child import Child
-from pipeline.producer import Producer
-from pipeline.store import PageStore
+from pagemill.jobs.ledger.ledger import Ledger
+from pagemill.jobs.ledger.store import PageStore
+from pagemill.jobs.run.outputs import DocumentOutputs
+from pagemill.pipeline.child import Child
+from pagemill.pipeline.render.producer import Producer
 
 
 def die() -> None:

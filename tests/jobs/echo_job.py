@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import runner
-from jobs.commands.run import tell
-from jobs.config import Config, RenderSection
-from jobs.job import OpenReader, run_job
-from jobs.models import ModelFiles
-from jobs.report import write_report
-from jobs.spec import JobSpec
-from pipeline.page import PageImage, PageText
-from pipeline.progress import NoProgress
+from pagemill.jobs.cli.run import tell
+from pagemill.jobs.models.files import ModelFiles
+from pagemill.jobs.run import runner
+from pagemill.jobs.run.job import OpenReader, run_job
+from pagemill.jobs.run.progress import NoProgress
+from pagemill.jobs.run.report import write_report
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.settings.config import Config, RenderSection
+from pagemill.pipeline.page import PageImage, PageText
 from tests.fakes import EchoReader
 from tests.jobs.deaths import POINTS, Countdown
 

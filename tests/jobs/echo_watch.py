@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from jobs.commands.watch import places_of, run_watch
-from jobs.layers import load_config
-from jobs.overrides import FolderSettings
-from pipeline.progress import NoProgress
+from pagemill.jobs.cli.watch import places_of, run_watch
+from pagemill.jobs.run.progress import NoProgress
+from pagemill.jobs.settings.layers import load_config
+from pagemill.jobs.watch.overrides import FolderSettings
 from tests.jobs.echo_job import open_echo
 
 

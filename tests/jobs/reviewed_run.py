@@ -6,12 +6,12 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from jobs.ledger import Ledger, Outcome, Work
-from jobs.owner import this_process
-from jobs.records import StoredPages
-from jobs.spec import LEDGER_NAME, pages_folder
-from pipeline.documents import document_hash
-from pipeline.page import PageRef, PageText
+from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.owner import this_process
+from pagemill.jobs.ledger.records import StoredPages
+from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
+from pagemill.pipeline.documents.documents import document_hash
+from pagemill.pipeline.page import PageRef, PageText
 
 MODEL, SETTINGS = "m" * 64, "s" * 64
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'> & \u2028 \x00 \ud800"

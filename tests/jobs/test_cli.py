@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from jobs import cli
-from jobs.models import SAMPLE_FOLDERS
+from pagemill.jobs.cli import app as cli
+from pagemill.jobs.models.files import SAMPLE_FOLDERS
 from tests.jobs.echo_job import open_echo
 from tests.jobs.test_kill import count_done
 
@@ -67,14 +67,17 @@ def page(tmp_path: Path) -> Path:
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> None:
     """``pagemill run`` without an engine."""
-    monkeypatch.setattr("jobs.opening.open_reader", open_echo)
+    monkeypatch.setattr("pagemill.jobs.run.opening.open_reader", open_echo)
 
 
 def test_help_and_version_are_fast_and_load_no_engine() -> None:
-    code = "import sys; sys.argv[1:] = ['--help']; from jobs.cli import main\ntry: main()\nfinally: print(sorted(sys.modules))"
+    code = (
+        "import sys; sys.argv[1:] = ['--help']; from pagemill.jobs.cli.app import main\n"
+        "try: main()\nfinally: print(sorted(sys.modules))"
+    )
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Transcribes document archives" in said.stdout
-    assert not re.search(r"'(numpy|numba|yaml|PIL|pypdfium2|decoder|vision|pipeline)'", said.stdout)
+    assert not re.search(r"'(numpy|numba|yaml|PIL|pypdfium2|pagemill\.(decoder|vision|pipeline))'", said.stdout)
 
 
 def test_every_command_has_help(pagemill: Pagemill) -> None:
@@ -170,7 +173,7 @@ def test_unexpected_error_keeps_its_trace(pagemill: Pagemill, monkeypatch: pytes
     def fail() -> int:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("jobs.commands.doctor.print_report", fail)
+    monkeypatch.setattr("pagemill.jobs.cli.doctor.print_report", fail)
     monkeypatch.setattr(sys, "argv", ["pagemill", "doctor"])
     with pytest.raises(ZeroDivisionError):
         cli.main()

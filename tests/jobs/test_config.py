@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.config import PATH_KEYS, SHAPES_TEXT, Config
-from jobs.errors import ConfigError
-from jobs.layers import load_config
+from pagemill.jobs.errors import ConfigError
+from pagemill.jobs.settings.config import PATH_KEYS, SHAPES_TEXT, Config
+from pagemill.jobs.settings.layers import load_config
 
 ROOT = Path(__file__).parents[2]
 

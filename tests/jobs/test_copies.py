@@ -11,13 +11,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from jobs.config import Config
-from jobs.copies import COPY_SECONDS, OutputCopies, copies_of
-from jobs.errors import ConfigError, OutputError
-from jobs.job import run_job
-from jobs.spec import JobSpec, resolve_job
-from pipeline.durable import TEMP_SUFFIX
-from pipeline.progress import NoProgress
+from pagemill.jobs.errors import ConfigError, OutputError
+from pagemill.jobs.run.copies import COPY_SECONDS, OutputCopies, copies_of
+from pagemill.jobs.run.job import run_job
+from pagemill.jobs.run.progress import NoProgress
+from pagemill.jobs.run.spec import JobSpec, resolve_job
+from pagemill.jobs.settings.config import Config
+from pagemill.pipeline.durable import TEMP_SUFFIX
 from tests.field.files import square_page
 from tests.jobs.echo_job import echo_job, open_echo
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.discover import find_files, open_documents
-from jobs.errors import InputError
-from pipeline.errors import TooLarge, Unreadable
+from pagemill.jobs.errors import InputError
+from pagemill.jobs.inputs.discover import find_files, open_documents
+from pagemill.pipeline.errors import TooLarge, Unreadable
 
 
 @pytest.fixture

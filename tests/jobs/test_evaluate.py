@@ -13,18 +13,18 @@ from typing import Literal
 import jiwer
 import pytest
 
-from jobs import cli
-from jobs.comparing import compare, measure
-from jobs.errors import ConfigError, InputError
-from jobs.evaluate import Errors, PageScore, confusions, count_errors, count_misread, score_page
-from jobs.intervals import calibrate, difference_interval, rate_interval
-from jobs.normalisers import MEANINGS, NORMALISERS, normaliser
-from jobs.page_tests import PageTest, normalise, read_tests, run_tests, score_of, starts, summarise
-from jobs.readings import Reading, Run, match, names_in, read_run, read_truth
-from jobs.tables import find_tables
-from jobs.tesseract import read_with_tesseract
-from pipeline.page import PageRef, PageText
-from pipeline.sinks import SourceDocument, write_document
+from pagemill.jobs.cli import app as cli
+from pagemill.jobs.errors import ConfigError, InputError
+from pagemill.jobs.evaluate.comparing import compare, measure
+from pagemill.jobs.evaluate.evaluate import Errors, PageScore, confusions, count_errors, count_misread, score_page
+from pagemill.jobs.evaluate.intervals import calibrate, difference_interval, rate_interval
+from pagemill.jobs.evaluate.normalisers import MEANINGS, NORMALISERS, normaliser
+from pagemill.jobs.evaluate.page_tests import PageTest, normalise, read_tests, run_tests, score_of, starts, summarise
+from pagemill.jobs.evaluate.readings import Reading, Run, match, names_in, read_run, read_truth
+from pagemill.jobs.evaluate.tables import find_tables
+from pagemill.jobs.evaluate.tesseract import read_with_tesseract
+from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.sinks import SourceDocument, write_document
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.cli import EXIT_CODES, NOT_AS_WRITTEN, SOME_FAILED
-from jobs.job import OpenReader
-from jobs.report import counts_table
-from jobs.spec import JobSpec
-from pipeline.durable import TEMP_SUFFIX
-from pipeline.page import Attempt, PageImage, PageText
+from pagemill.jobs.cli.app import EXIT_CODES, NOT_AS_WRITTEN, SOME_FAILED
+from pagemill.jobs.run.job import OpenReader
+from pagemill.jobs.run.report import counts_table
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.pipeline.durable import TEMP_SUFFIX
+from pagemill.pipeline.page import Attempt, PageImage, PageText
 from tests.fakes import EchoReader
 from tests.jobs.test_cli import Pagemill, pagemill
 
@@ -57,7 +57,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frames = [Image.new("L", (140, 84), 255 - index) for index in range(len(ENDS))]
     frames[0].save(folder / "many.tiff", save_all=True, append_images=frames[1:])
     (folder / "bad.pdf").write_bytes(b"no pdf")
-    monkeypatch.setattr("jobs.opening.open_reader", open_mixed)
+    monkeypatch.setattr("pagemill.jobs.run.opening.open_reader", open_mixed)
     monkeypatch.setattr(Mixed, "better", False)
     monkeypatch.setattr(Mixed, "read", 0)
     return folder

@@ -14,14 +14,14 @@ from pathlib import Path, PurePath
 import fsspec
 import pytest
 
-import jobs.archives
-from jobs.config import InputSection
-from jobs.discover import Found, find_files, open_documents
-from jobs.errors import InputError
-from jobs.input_cache import InputCache
-from jobs.passwords import Passwords, password_for
-from jobs.remote import Remote, shown_url
-from pipeline.errors import PageError, PasswordNeeded, TooLarge, Unreachable, Unreadable
+import pagemill.jobs.inputs.archives
+from pagemill.jobs.errors import InputError
+from pagemill.jobs.inputs.discover import Found, find_files, open_documents
+from pagemill.jobs.inputs.input_cache import InputCache
+from pagemill.jobs.inputs.passwords import Passwords, password_for
+from pagemill.jobs.inputs.remote import Remote, shown_url
+from pagemill.jobs.settings.config import InputSection
+from pagemill.pipeline.errors import PageError, PasswordNeeded, TooLarge, Unreachable, Unreadable
 from tests.jobs.web import Web, serve
 
 LIMIT = 1 << 20
@@ -260,10 +260,10 @@ def test_bombs_are_refused(tmp_path: Path, cache: InputCache, monkeypatch: pytes
     path = zipped(tmp_path / "bomb.zip", {f"{number}.pdf": bytes(2 * LIMIT) for number in range(8)})
     with pytest.raises(TooLarge, match="more than"):
         content(find_files([path], cache)[0], cache)
-    monkeypatch.setattr(jobs.archives, "FREE_BYTES", 0)
+    monkeypatch.setattr(pagemill.jobs.inputs.archives, "FREE_BYTES", 0)
     (file,) = find_files([path], cache)
     assert "may be a bomb" in str(file.error)
-    monkeypatch.setattr(jobs.archives, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(pagemill.jobs.inputs.archives, "MOST_MEMBERS", 5)
     (file,) = find_files([path], cache)
     assert "more than 5 members" in str(file.error)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from pipeline.durable import TEMP_SUFFIX
+from pagemill.pipeline.durable import TEMP_SUFFIX
 from tests.jobs.deaths import POINTS
 
 ROOT = Path(__file__).parents[2]

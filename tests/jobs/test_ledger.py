@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import LedgerError, OutputError
-from jobs.ledger import Claim, Ledger, Outcome, Work
-from jobs.migrations import MIGRATIONS
-from jobs.owner import Owner, is_dead, this_process
-from pipeline.page import Attempt
+from pagemill.jobs.errors import LedgerError, OutputError
+from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome, Work
+from pagemill.jobs.ledger.migrations import MIGRATIONS
+from pagemill.jobs.ledger.owner import Owner, is_dead, this_process
+from pagemill.pipeline.page import Attempt
 
 LEASE = 100.0
 OK = Outcome("ok", tokens=7, mean_log_prob=-0.5, timings={"render": 1.0})
@@ -183,7 +183,7 @@ def test_this_process_is_alive() -> None:
 def test_claims_of_many_threads_never_overlap(open_ledger: Open, path: Path) -> None:
     code = (
         "import dataclasses, sys; from pathlib import Path\n"
-        "from jobs.ledger import *; from jobs.owner import this_process\n"
+        "from pagemill.jobs.ledger.ledger import *; from jobs.ledger.owner import this_process\n"
         f"ledger = Ledger(Path({str(path)!r}), this_process())\n"
         "ledger.want([Work('d', page, 'm', 's') for page in range(300)], ['d.pdf'] * 300)\n"
         "while claims := ledger.claim(0, 7, 100.0):\n"

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.files import open_file
-from jobs.config import Config
-from jobs.errors import ConfigError
-from jobs.fit import text_plan
-from jobs.memory import Need, fitting, free_memory, need, pages_at_once
-from jobs.models import find_model
-from vision.backends.cpu import CpuEncoder, working_bytes
-from vision.encoder import open_encoder
-from vision.patches import to_patches
-from vision.plan import plan as plan_vision
+from pagemill.decoder.gguf.files import open_file
+from pagemill.jobs.errors import ConfigError
+from pagemill.jobs.models.files import find_model
+from pagemill.jobs.models.fit import text_plan
+from pagemill.jobs.models.memory import Need, fitting, free_memory, need, pages_at_once
+from pagemill.jobs.settings.config import Config
+from pagemill.vision.backends.cpu import CpuEncoder, working_bytes
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import to_patches
+from pagemill.vision.plan import plan as plan_vision
 
 NEED = Need(fixed=1000, page=100)
 MODEL = find_model(Config().model)

@@ -16,14 +16,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from decoder.errors import ModelError
-from jobs import pulling, registry
-from jobs.config import Config
-from jobs.errors import ConfigError, InputError
-from jobs.layers import load_config
-from jobs.models import SAMPLE_FOLDERS, find_model
-from jobs.pulling import Choice, pull
-from jobs.registry import KnownModel, installed, known_model, known_models, models_folder
+from pagemill.decoder.errors import ModelError
+from pagemill.jobs.errors import ConfigError, InputError
+from pagemill.jobs.models import pulling, registry
+from pagemill.jobs.models.files import SAMPLE_FOLDERS, find_model
+from pagemill.jobs.models.pulling import Choice, pull
+from pagemill.jobs.models.registry import KnownModel, installed, known_model, known_models, models_folder
+from pagemill.jobs.settings.config import Config
+from pagemill.jobs.settings.layers import load_config
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "c" * 40
@@ -366,7 +366,7 @@ def test_models_are_kept_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatc
 
 
 def pagemill(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jobs", "models", *map(str, arguments)]
+    command = [sys.executable, "-m", "pagemill", "models", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.kernels.isa import PORTABLE
-from jobs.config import Config
-from jobs.errors import ConfigError, OutputError
-from jobs.job import provenance_of
-from jobs.opening import open_reader
-from jobs.spec import JobSpec, resolve_job
-from pipeline.page import PageImage, PageRef
+from pagemill.decoder.kernels.isa import PORTABLE
+from pagemill.jobs.errors import ConfigError, OutputError
+from pagemill.jobs.run.job import provenance_of
+from pagemill.jobs.run.opening import open_reader
+from pagemill.jobs.run.spec import JobSpec, resolve_job
+from pagemill.jobs.settings.config import Config
+from pagemill.pipeline.page import PageImage, PageRef
 
 WAIT_SECONDS = 120.0
 
@@ -66,8 +66,8 @@ def test_a_short_budget_takes_fewer_pages_at_once_and_says_so(caplog: pytest.Log
 
 
 def test_an_unknown_cpu_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("decoder.kernels.isa.detect", lambda: PORTABLE)
-    monkeypatch.setattr("vision.backends.cpu.detect", lambda: PORTABLE)
+    monkeypatch.setattr("pagemill.decoder.kernels.isa.detect", lambda: PORTABLE)
+    monkeypatch.setattr("pagemill.vision.backends.cpu.detect", lambda: PORTABLE)
     with caplog.at_level(logging.WARNING, "pagemill"), open_reader(spec := job(), provenance_of(spec)):
         pass
     assert [record.getMessage() for record in caplog.records if record.getMessage().startswith("cpu:")] == [

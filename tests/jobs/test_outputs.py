@@ -8,14 +8,14 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from jobs.discover import Document, Found
-from jobs.errors import DiskFull
-from jobs.ledger import Ledger, Outcome, Work
-from jobs.outputs import DocumentOutputs
-from jobs.owner import this_process
-from jobs.records import StoredPages
-from pipeline.page import PageRef, PageText
-from pipeline.sinks import Per
+from pagemill.jobs.errors import DiskFull
+from pagemill.jobs.inputs.discover import Document, Found
+from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.owner import this_process
+from pagemill.jobs.ledger.records import StoredPages
+from pagemill.jobs.run.outputs import DocumentOutputs
+from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.sinks import Per
 
 
 def document(path: str, pages: int = 1, content: str | None = None) -> Document:
@@ -151,6 +151,6 @@ def test_full_disk_is_told_as_such(folder: Folder, monkeypatch: pytest.MonkeyPat
     def no_space(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pipeline.sinks.write_durably", no_space)
+    monkeypatch.setattr("pagemill.pipeline.sinks.write_durably", no_space)
     with pytest.raises(DiskFull, match=r"the disk is full \(No space left on device"):
         folder.write(document("/a/y.pdf"))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.commands.review import ReviewWish, write_review
-from jobs.errors import InputError
-from jobs.review import differences
+from pagemill.jobs.cli.review import ReviewWish, write_review
+from pagemill.jobs.errors import InputError
+from pagemill.jobs.review.review import differences
 from tests.jobs.reviewed_run import make_inputs, make_run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.commands.review import ReviewWish, write_review
+from pagemill.jobs.cli.review import ReviewWish, write_review
 from tests.jobs.reviewed_run import make_inputs, make_run
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,13 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from jobs.discover import Document, Found
-from jobs.errors import DiskFull
-from jobs.ledger import Ledger
-from jobs.owner import this_process
-from jobs.runner import WHOLE_DOCUMENT, Rules, Runner, Stages
-from pipeline.errors import PageError, Unreadable
-from pipeline.page import PageImage, PageRef
+from pagemill.jobs.errors import DiskFull
+from pagemill.jobs.inputs.discover import Document, Found
+from pagemill.jobs.ledger.ledger import Ledger
+from pagemill.jobs.ledger.owner import this_process
+from pagemill.jobs.run.runner import WHOLE_DOCUMENT, Rules, Runner, Stages
+from pagemill.pipeline.errors import PageError, Unreadable
+from pagemill.pipeline.page import PageImage, PageRef
 from tests.fakes import PROVENANCE, EchoReader, FakeOutputs, FakeSource, Killed, MemoryStore, crashes
 
 

@@ -13,7 +13,7 @@ import pypdfium2
 import pytest
 from lxml import etree
 
-from pipeline.sinks import SINKS
+from pagemill.pipeline.sinks import SINKS
 from tests.pipeline.test_sinks_schemas import CHECKS
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def output(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "utf-8",
     )
     done = subprocess.run(
-        [sys.executable, "-m", "jobs", "run", str(job)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pagemill", "run", str(job)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder / "out"

@@ -11,18 +11,18 @@ from pathlib import Path, PurePath
 import pikepdf
 import pytest
 
-from jobs.config import Config
-from jobs.discover import Document, Found
-from jobs.job import OpenReader, run_job
-from jobs.ledger import Ledger
-from jobs.models import ModelFiles
-from jobs.outputs import DocumentOutputs
-from jobs.owner import this_process
-from jobs.records import StoredPages
-from jobs.runner import Rules, Runner, Stages
-from jobs.spec import JobSpec
-from pipeline.page import PageImage, PageText
-from pipeline.progress import Snapshot
+from pagemill.jobs.inputs.discover import Document, Found
+from pagemill.jobs.ledger.ledger import Ledger
+from pagemill.jobs.ledger.owner import this_process
+from pagemill.jobs.ledger.records import StoredPages
+from pagemill.jobs.models.files import ModelFiles
+from pagemill.jobs.run.job import OpenReader, run_job
+from pagemill.jobs.run.outputs import DocumentOutputs
+from pagemill.jobs.run.progress import Snapshot
+from pagemill.jobs.run.runner import Rules, Runner, Stages
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.settings.config import Config
+from pagemill.pipeline.page import PageImage, PageText
 from tests.fakes import PROVENANCE, EchoReader, FakeSource
 
 FORMATS = ("text", "markdown", "jsonl")

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.errors import LedgerError
-from jobs.ledger import Ledger
-from jobs.owner import this_process
+from pagemill.jobs.errors import LedgerError
+from pagemill.jobs.ledger.ledger import Ledger
+from pagemill.jobs.ledger.owner import this_process
 from tests.jobs.test_kill import count_done, ledger_rows
 
 ROOT = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ def test_second_signal_ends_a_run_at_once(tmp_path: Path, document: Path, start:
     """The first one is held up, as a long step would hold it."""
     code = (
         "import os, signal, sys, time\n"
-        "from jobs.stopping import Stopper\n"
+        "from pagemill.jobs.run.stopping import Stopper\n"
         "with Stopper() as stopper:\n"
         "    print('ready', flush=True)\n"
         "    while True: time.sleep(0.01)\n"

@@ -24,21 +24,22 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from decoder.errors import ModelError
-from jobs import arrivals, cli, overrides, shelves
-from jobs.arrivals import Arrival, ignored_names
-from jobs.commands.watch import Places, _events, places_of, run_watch
-from jobs.config import Config
-from jobs.errors import ConfigError, LedgerError, OutputError
-from jobs.job import OpenReader
-from jobs.journal import SPARE_LINES, Entry, Journal
-from jobs.notices import WEBHOOK_TRIES, HealthFile, Webhook
-from jobs.overrides import FolderSettings
-from jobs.shelves import Shelves, root_labels
-from jobs.spec import JobSpec
-from jobs.watch import Finished, Pace, Verdict, Watcher, check_places
-from pipeline.durable import TEMP_SUFFIX
-from pipeline.progress import NoProgress
+from pagemill.decoder.errors import ModelError
+from pagemill.jobs.cli import app as cli
+from pagemill.jobs.cli.watch import Places, _events, places_of, run_watch
+from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
+from pagemill.jobs.run.job import OpenReader
+from pagemill.jobs.run.progress import NoProgress
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.settings.config import Config
+from pagemill.jobs.watch import arrivals, overrides, shelves
+from pagemill.jobs.watch.arrivals import Arrival, ignored_names
+from pagemill.jobs.watch.journal import SPARE_LINES, Entry, Journal
+from pagemill.jobs.watch.notices import WEBHOOK_TRIES, HealthFile, Webhook
+from pagemill.jobs.watch.overrides import FolderSettings
+from pagemill.jobs.watch.shelves import Shelves, root_labels
+from pagemill.jobs.watch.watcher import Finished, Pace, Verdict, Watcher, check_places
+from pagemill.pipeline.durable import TEMP_SUFFIX
 from tests.fakes import EchoReader
 from tests.jobs.echo_job import open_echo
 
@@ -818,7 +819,7 @@ def test_a_model_that_is_refused_holds_its_files(tmp_path: Path, monkeypatch: py
     def refuse(*arguments: object, **named: object) -> None:
         raise ModelError("cannot run here")
 
-    monkeypatch.setattr("jobs.batches.check_model", refuse)
+    monkeypatch.setattr("pagemill.jobs.watch.batches.check_model", refuse)
     image(tmp_path / "in/x.png", 10)
     config, places = echo_config(tmp_path)
     assert run_watch(config, places, FolderSettings(None, {}, {}), open_echo, NoProgress(sys.stderr), once=True) == 7
@@ -859,7 +860,7 @@ def test_for_real(tmp_path: Path, server: HTTPServer, events: bool) -> None:
         f"watch: {{settle_seconds: 1.5, scan_seconds: 3, events: {str(events).lower()}, "
         f"webhook: 'http://127.0.0.1:{server.server_port}/'}}\n"
     )
-    watch = subprocess.Popen([sys.executable, "-m", "jobs", "watch", str(job)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    watch = subprocess.Popen([sys.executable, "-m", "pagemill", "watch", str(job)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:
         label = (documents / "label.png").read_bytes()
         with (inbox / "grows.png").open("wb") as file:  # for ten seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pipeline.page import Attempt, PageRef, PageText, Picture
+from pagemill.pipeline.page import Attempt, PageRef, PageText, Picture
 
 HASH = "ab" * 32
 PATH = Path("/in/scan.pdf")

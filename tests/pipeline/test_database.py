@@ -9,8 +9,8 @@ from threading import Barrier
 
 import pytest
 
-from pipeline.database import use_write_ahead_log
-from pipeline.store import PageStore
+from pagemill.jobs.ledger.database import use_write_ahead_log
+from pagemill.jobs.ledger.store import PageStore
 
 CONNECTIONS = 8
 

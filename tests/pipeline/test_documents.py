@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.documents import DocumentInfo, Inspector, document_hash, inspect, open_document
-from pipeline.errors import Degenerate, PageError, PasswordNeeded, TooLarge, Unreadable
-from pipeline.preprocess import RenderSettings, fitted_size, image_size, pdf_size
+from pagemill.pipeline.documents.documents import DocumentInfo, Inspector, document_hash, inspect, open_document
+from pagemill.pipeline.errors import Degenerate, PageError, PasswordNeeded, TooLarge, Unreadable
+from pagemill.pipeline.render.preprocess import RenderSettings, fitted_size, image_size, pdf_size
 from tests.pipeline import inputs
 from tests.pipeline.inputs import page_object, page_tree, pdf_bytes, save
 
@@ -149,8 +149,8 @@ def test_pdf_is_drawn_at_exactly_the_size_that_the_model_takes(size_pt: tuple[fl
 
 
 def test_sizes_equal_those_of_the_vision_stage() -> None:
-    patches = pytest.importorskip("vision.patches")
-    spec = pytest.importorskip("vision.spec").VisionSpec(
+    patches = pytest.importorskip("pagemill.vision.patches")
+    spec = pytest.importorskip("pagemill.vision.spec").VisionSpec(
         "test", 8, 8, 1, 1, 14, 2, 1540, 8, 1e-5, 1e-6, 1e4, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
     )
     for width, height in [(13, 1540), (1540, 1540), (1541, 1539), (2480, 3508), (700, 29), (5000, 333), (28, 28), (27, 57)]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.documents import open_document
-from pipeline.geometry import PageGeometry
-from pipeline.preprocess import RenderSettings
+from pagemill.pipeline.documents.documents import open_document
+from pagemill.pipeline.geometry import PageGeometry
+from pagemill.pipeline.render.preprocess import RenderSettings
 from tests.pipeline.inputs import page_object, raw_pdf, save
 
 SQUARE_PT = (100.0, 150.0, 300.0, 250.0)

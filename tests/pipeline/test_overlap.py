@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.overlap import InTurn, SideBySide, open_encoding
-from pipeline.page import PageImage, PageRef
+from pagemill.pipeline.page import PageImage, PageRef
+from pagemill.pipeline.reading.overlap import InTurn, SideBySide, open_encoding
 from tests.fakes import fake_image
 
 WAIT_SECONDS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.postprocess import to_markdown, to_plain_text
+from pagemill.pipeline.reading.postprocess import to_markdown, to_plain_text
 
 
 @pytest.mark.parametrize(

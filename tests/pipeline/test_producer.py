@@ -19,10 +19,10 @@ import psutil
 import pytest
 from PIL import Image
 
-from pipeline.errors import Crashed, PageError, TimedOut, TooLarge, Unreadable
-from pipeline.page import PageFailure, PageImage, PageRef
-from pipeline.preprocess import RenderSettings
-from pipeline.producer import Producer
+from pagemill.pipeline.errors import Crashed, PageError, TimedOut, TooLarge, Unreadable
+from pagemill.pipeline.page import PageFailure, PageImage, PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
 from tests.pipeline.inputs import page_object, page_tree, pdf_bytes, save
 
 GOOD, SEGFAULT, EXIT, HANG, SWELL, SPIN, HARMED, RAISE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -30,8 +30,8 @@ GOOD, SEGFAULT, EXIT, HANG, SWELL, SPIN, HARMED, RAISE = 0, 1, 2, 3, 4, 5, 6, 7
 ANSWERS = """
     import ctypes, os, time
     import numpy as np
-    from pipeline.errors import Unreadable
-    from pipeline.page import PageImage
+    from pagemill.pipeline.errors import Unreadable
+    from pagemill.pipeline.page import PageImage
 
     class Answers:
         def __init__(self):
@@ -157,9 +157,9 @@ def test_children_end_when_the_parent_is_killed(start: Start, tmp_path: Path, pa
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
         from pathlib import Path
-        from pipeline.page import PageRef
-        from pipeline.preprocess import RenderSettings
-        from pipeline.producer import Producer
+        from pagemill.pipeline.page import PageRef
+        from pagemill.pipeline.render.preprocess import RenderSettings
+        from pagemill.pipeline.render.producer import Producer
         producer = Producer([PageRef(Path("a"), "h", 10), PageRef(Path("a"), "h", {page})], RenderSettings(),
                             answerer="fake_answers:Answers")
         print(producer.poll(None).image_hash, flush=True)
@@ -186,7 +186,7 @@ def test_children_end_when_the_parent_is_killed(start: Start, tmp_path: Path, pa
 
 def test_child_imports_no_engine() -> None:
     names = "numba", "llvmlite", "decoder", "vision", "tokenizers"
-    code = f"import sys, pipeline.render_worker; print([name for name in {names!r} if name in sys.modules])"
+    code = f"import sys, pipeline.render.worker; print([name for name in {names!r} if name in sys.modules])"
     paths = os.pathsep.join(path for path in sys.path if path)
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pipeline.progress import Kind, Meter, open_progress, resident_bytes
+from pagemill.jobs.run.progress import Kind, Meter, open_progress, resident_bytes
 
 
 def metered() -> Meter:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pipeline.quality import LONGEST_PERIOD_TOKENS, LoopDetector, is_blank, measure_ink, why_blank
+from pagemill.pipeline.reading.quality import LONGEST_PERIOD_TOKENS, LoopDetector, is_blank, measure_ink, why_blank
 
 HEIGHT, WIDTH = 1540, 1092
 RNG = np.random.default_rng(5)

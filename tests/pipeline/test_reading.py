@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.engine import Engine
-from decoder.kernels.team import available_cores
-from decoder.model import Model, open_model
-from pipeline.documents import document_hash, inspect
-from pipeline.page import PageImage, PageRef, PageText
-from pipeline.preprocess import RenderSettings
-from pipeline.producer import Producer
-from pipeline.reader import PageReader, ReadSettings
-from pipeline.recovery import Recovery
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.kernels.team import available_cores
+from pagemill.decoder.model import Model, open_model
+from pagemill.pipeline.documents.documents import document_hash, inspect
+from pagemill.pipeline.page import PageImage, PageRef, PageText
+from pagemill.pipeline.reading.reader import PageReader, ReadSettings
+from pagemill.pipeline.reading.recovery import Recovery
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
+from pagemill.vision.encoder import open_encoder
 from tests.answers import ROOT
-from vision.encoder import open_encoder
 
 SAMPLES = ROOT / "samples"
 PAGES_AT_ONCE = 32

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from decoder.batch import Event, Request, Rows
-from decoder.engine import StepRows
-from pipeline.confidence import line_confidences, page_confidence, word_confidences
-from pipeline.page import PageImage, PageRef, PageText
-from pipeline.reader import PageReader, ReadSettings
-from pipeline.recovery import FIRST, Recovery, Rung, images, ramp
+from pagemill.decoder.batch import Event, Request, Rows
+from pagemill.decoder.engine import StepRows
+from pagemill.pipeline.page import PageImage, PageRef, PageText
+from pagemill.pipeline.reading.confidence import line_confidences, page_confidence, word_confidences
+from pagemill.pipeline.reading.reader import PageReader, ReadSettings
+from pagemill.pipeline.reading.recovery import FIRST, Recovery, Rung, images, ramp
 
 HEIGHT, WIDTH = 280, 196
 STOP = 0
@@ -98,9 +98,9 @@ class Encoder:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[PageText, Engine]]:
-    monkeypatch.setattr("pipeline.reader.prepare", lambda image, *_: np.asarray(image))
-    monkeypatch.setattr("pipeline.reader.to_patches", lambda pixels, _: pixels)
-    monkeypatch.setattr("pipeline.reader.page_prompt", lambda tokenizer, rows, text: _prompt(rows))
+    monkeypatch.setattr("pagemill.pipeline.reading.reader.prepare", lambda image, *_: np.asarray(image))
+    monkeypatch.setattr("pagemill.pipeline.reading.reader.to_patches", lambda pixels, _: pixels)
+    monkeypatch.setattr("pagemill.pipeline.reading.reader.page_prompt", lambda tokenizer, rows, text: _prompt(rows))
 
     def read_page(script: Script, pixels: NDArray[np.uint8] | None = None, **recovery: Any) -> tuple[PageText, Engine]:
         engine = Engine(script)

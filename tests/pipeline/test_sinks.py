@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from pipeline.durable import temp_path, write_durably
-from pipeline.page import PageRef, PageText
-from pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
-from pipeline.sinks.names import SUFFIXES, output_names
+from pagemill.pipeline.durable import temp_path, write_durably
+from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
+from pagemill.pipeline.sinks.names import SUFFIXES, output_names
 
 HASH = "ab" * 32
 HOSTILE = "\U00010348 \u202eevil\u2066 \x0c\x00 <b>&amp;\u2028 \ud800 end"

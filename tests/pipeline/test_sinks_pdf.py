@@ -18,12 +18,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.documents import document_hash
-from pipeline.page import PageRef, PageText
-from pipeline.raster import to_rgb
-from pipeline.sinks import SINKS, SourceDocument
-from pipeline.sinks.bidi import visual_order
-from pipeline.sinks.text_layer import make_pdf
+from pagemill.pipeline.documents.documents import document_hash
+from pagemill.pipeline.documents.raster import to_rgb
+from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.sinks import SINKS, SourceDocument
+from pagemill.pipeline.sinks.bidi import visual_order
+from pagemill.pipeline.sinks.text_layer import make_pdf
 from tests.pipeline.hostile_pages import CASES, TEXTS
 from tests.pipeline.inputs import page_object, page_tree, raw_pdf
 

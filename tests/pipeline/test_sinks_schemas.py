@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from lxml import etree
 
-from pipeline.page import PageRef, PageText
-from pipeline.sinks import SINKS, OutputFile, SourceDocument
+from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.sinks import SINKS, OutputFile, SourceDocument
 from tests.pipeline.hocr_rules import faults
 from tests.pipeline.hostile_pages import CASES, HASH, NOT_OK, PATH, PICTURE, TEXTS, TURNED, page
 

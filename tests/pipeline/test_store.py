@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.page import Attempt, PageRef, PageText, Picture
-from pipeline.store import PageStore
+from pagemill.jobs.ledger.store import PageStore
+from pagemill.pipeline.page import Attempt, PageRef, PageText, Picture
 
 HASH = "a" * 64
 

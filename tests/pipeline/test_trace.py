@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.trace import NO_TRACE, ChromeTrace, open_trace
+from pagemill.pipeline.trace import NO_TRACE, ChromeTrace, open_trace
 
 
 def test_spans_lie_on_the_tracks_of_their_workers(tmp_path: Path) -> None:

@@ -16,19 +16,19 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
-from decoder.batch import Prompt, Request, Rows, Segment, Tokens
-from decoder.engine import Engine
-from decoder.kernels.memory import Array
-from decoder.kernels.team import Team
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import codec_named
-from decoder.model import open_model
-from decoder.transformer import Forward
+from pagemill.decoder.batch import Prompt, Request, Rows, Segment, Tokens
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.model import open_model
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import codec_named
+from pagemill.decoder.network.transformer import Forward
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import prepare, to_patches
+from pagemill.vision.segments import AFTER_PAGE, BEFORE_PAGE
 from samples.model.train.markers import put_between
 from tests.answers import ORACLES, ROOT
-from vision.encoder import open_encoder
-from vision.patches import prepare, to_patches
-from vision.segments import AFTER_PAGE, BEFORE_PAGE
 
 PAIR = ROOT / "samples" / "model"
 TEXT, MMPROJ = PAIR / "text-q8_0.gguf", PAIR / "mmproj-f16.gguf"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.evaluate import Errors
-from jobs.readings import read_truth
+from pagemill.jobs.evaluate.evaluate import Errors
+from pagemill.jobs.evaluate.readings import read_truth
 from samples.model.train.card import HEAD, KINDS, SETS, Measures, draw, scores, table
 from samples.model.train.markers import put_between
 from tests.samples.test_train_pages import needs_fonts

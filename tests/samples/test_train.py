@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from decoder.batch import Request
-from decoder.engine import Engine
-from decoder.model import open_model
-from vision.encoder import open_encoder
-from vision.patches import prepare, to_patches
-from vision.segments import page_prompt
+from pagemill.decoder.batch import Request
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.model import open_model
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import prepare, to_patches
+from pagemill.vision.segments import page_prompt
 
 pytest.importorskip("torch", reason="needs the extra `train`")
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from decoder.files import open_file
-from decoder.header import Header
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.header import Header
+from pagemill.vision.reference import ReferenceEncoder
+from pagemill.vision.spec import VisionSpec
+from pagemill.vision.weights import open_weights
 from tests.answers import oracle_files
-from vision.reference import ReferenceEncoder
-from vision.spec import VisionSpec
-from vision.weights import open_weights
 
 
 @dataclass(frozen=True, slots=True)

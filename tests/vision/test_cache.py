@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.models import SAMPLE_FOLDERS
-from vision.encoder import open_encoder
-from vision.patches import to_patches
+from pagemill.jobs.models.files import SAMPLE_FOLDERS
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import to_patches
 
 MMPROJ = SAMPLE_FOLDERS[1] / "mmproj-f16.gguf"
 

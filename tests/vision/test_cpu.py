@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from decoder.batch import Request
-from decoder.engine import Engine
-from decoder.errors import ModelError
-from decoder.kernels.isa import detect
-from decoder.kernels.team import available_cores
-from decoder.model import open_model
+from pagemill.decoder.batch import Request
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.kernels.isa import detect
+from pagemill.decoder.kernels.team import available_cores
+from pagemill.decoder.model import open_model
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import prepare, to_patches
+from pagemill.vision.segments import page_prompt
 from tests.answers import oracle_files
-from vision.encoder import open_encoder
-from vision.patches import prepare, to_patches
-from vision.segments import page_prompt
 
 PAGES = oracle_files("vision/page-*.npz")
 FOLDER = PAGES[0].parent

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.errors import ModelError, Refused
-from vision.encoder import open_encoder
-from vision.patches import to_patches
-from vision.reference import ReferenceEncoder
+from pagemill.decoder.errors import ModelError, Refused
+from pagemill.vision.encoder import open_encoder
+from pagemill.vision.patches import to_patches
+from pagemill.vision.reference import ReferenceEncoder
 
 
 def test_the_reference_backend_is_the_reference(mmproj: Path, reference: ReferenceEncoder) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vision.errors import BadPixels
-from vision.patches import fit, normalise, prepare, resize, to_patches
-from vision.spec import VisionSpec
+from pagemill.vision.errors import BadPixels
+from pagemill.vision.patches import fit, normalise, prepare, resize, to_patches
+from pagemill.vision.spec import VisionSpec
 
 
 def test_resized_pages_equal_the_pillow_processor_to_the_bit(page, spec: VisionSpec) -> None:

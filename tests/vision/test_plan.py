@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoder.errors import Refused
-from decoder.files import open_file
-from decoder.header import Header
-from vision.archs import VISION_ARCHS, VISION_TENSORS
-from vision.plan import GLOBAL, plan
-from vision.spec import VisionRole
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.gguf.header import Header
+from pagemill.vision.archs import VISION_ARCHS, VISION_TENSORS
+from pagemill.vision.plan import GLOBAL, plan
+from pagemill.vision.spec import VisionRole
 
 
 def with_metadata(header: Header, **changes: object) -> Header:

@@ -8,9 +8,9 @@ from math import cos, sin
 import numpy as np
 import pytest
 
-from vision.positions import Grid, block_order, rope_tables
-from vision.reference import rotate
-from vision.spec import VisionSpec
+from pagemill.vision.positions import Grid, block_order, rope_tables
+from pagemill.vision.reference import rotate
+from pagemill.vision.spec import VisionSpec
 
 
 def test_blocks_stand_together_in_reading_order() -> None:

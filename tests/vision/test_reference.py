@@ -7,12 +7,12 @@ from math import erf, exp
 import numpy as np
 import pytest
 
-from vision import reference as numpy_encoder
-from vision.errors import BadPixels
-from vision.patches import Patches, normalise, prepare, to_patches
-from vision.positions import Grid
-from vision.reference import ReferenceEncoder, attend, gelu, silu
-from vision.weights import open_weights
+from pagemill.vision import reference as numpy_encoder
+from pagemill.vision.errors import BadPixels
+from pagemill.vision.patches import Patches, normalise, prepare, to_patches
+from pagemill.vision.positions import Grid
+from pagemill.vision.reference import ReferenceEncoder, attend, gelu, silu
+from pagemill.vision.weights import open_weights
 
 
 def relative(found: np.ndarray, expected: np.ndarray) -> float:

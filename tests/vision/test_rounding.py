@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoder.formats import PACKED
-from vision.rounding import BLOCKS, to_bf16, to_codes
+from pagemill.decoder.formats import PACKED
+from pagemill.vision.rounding import BLOCKS, to_bf16, to_codes
 
 
 @pytest.mark.parametrize("name", BLOCKS)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def errors(output: Path, precision: str) -> tuple[int, int]:
     """Characters read wrong, and characters in all."""
-    command = [sys.executable, "-m", "jobs", "run", "samples/jobs/samples.yaml", "-o", str(output), "--progress", "none"]
+    command = [sys.executable, "-m", "pagemill", "run", "samples/jobs/samples.yaml", "-o", str(output), "--progress", "none"]
     environment = {**os.environ, "PAGEMILL_VISION__PRECISION": precision}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoder.batch import Rows, Tokens
-from decoder.errors import ModelError
-from decoder.files import open_file
-from decoder.tokenizer import Tokenizer
-from vision.segments import page_prompt, page_tokens
+from pagemill.decoder.batch import Rows, Tokens
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.vision.segments import page_prompt, page_tokens
 
 
 @pytest.fixture(scope="module")

@@ -14,31 +14,31 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.errors import ModelError
-from decoder.kernels.compile import cache_folder
-from decoder.kernels.drivers.segments import BIDIRECTIONAL
-from decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
-from decoder.kernels.isa import LANES, Isa, detect
-from decoder.kernels.memory import Array
-from decoder.kernels.ops_rows import Source, prepare
-from decoder.kernels.program import Program
-from decoder.kernels.team import Team
-from decoder.kernels.tiles_softmax import Precision
-from decoder.kv_cache import KvCache
-from decoder.kv_codec import CODECS
-from decoder.panel_store import PanelStore, store_path
-from decoder.panels import Panels, repack
-from decoder.recorder import HeadNorms, Recorder, StepTables, new_rows
-from decoder.spec import AttentionSpec, RopeSpec
-from decoder.weights import Matrix, Part, padded
-from vision.encoder import EncoderSettings
-from vision.patches import Patches
-from vision.plan import GLOBAL
-from vision.positions import rope_tables
-from vision.reference import check_patches
-from vision.rounding import BLOCKS, to_bf16, to_codes
-from vision.spec import VisionRole, VisionSpec
-from vision.weights import StoredWeights
+from pagemill.decoder.errors import ModelError
+from pagemill.decoder.kernels.compile import cache_folder
+from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL
+from pagemill.decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
+from pagemill.decoder.kernels.isa import LANES, Isa, detect
+from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.kernels.tiles.softmax import Precision
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.network.kv_codec import CODECS
+from pagemill.decoder.network.recorder import HeadNorms, Recorder, StepTables, new_rows
+from pagemill.decoder.spec import AttentionSpec, RopeSpec
+from pagemill.decoder.weights.panel_store import PanelStore, store_path
+from pagemill.decoder.weights.panels import Panels, repack
+from pagemill.decoder.weights.weights import Matrix, Part, padded
+from pagemill.vision.encoder import EncoderSettings
+from pagemill.vision.patches import Patches
+from pagemill.vision.plan import GLOBAL
+from pagemill.vision.positions import rope_tables
+from pagemill.vision.reference import check_patches
+from pagemill.vision.rounding import BLOCKS, to_bf16, to_codes
+from pagemill.vision.spec import VisionRole, VisionSpec
+from pagemill.vision.weights import StoredWeights
 
 Floats = NDArray[np.float32]
 Products = Literal["bf16", "int8", "f32"]

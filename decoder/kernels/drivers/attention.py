@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import atomic_add, call2, call4, call5, driver, load_i32, load_i64
-from decoder.kernels.drivers.decode import decode_unit
-from decoder.kernels.drivers.flash import flash_unit
-from decoder.kernels.drivers.segments import (
+from pagemill.decoder.kernels.calls import atomic_add, call2, call4, call5, driver, load_i32, load_i64
+from pagemill.decoder.kernels.drivers.decode import decode_unit
+from pagemill.decoder.kernels.drivers.flash import flash_unit
+from pagemill.decoder.kernels.drivers.segments import (
     BLOCK_ROWS,
     DECODE_ROWS,
     GROUP,
@@ -18,7 +18,7 @@ from decoder.kernels.drivers.segments import (
     SEGMENTS_AT,
     UNIT_BLOCKS,
 )
-from decoder.kernels.drivers.step import ROWS, SEGMENTS
+from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
 
 # slots of a ROPE_STORE op
 QKV, ROW_BYTES, HEADS, STORED_HEADS, HEAD_BYTES, Q_AT, K_AT, V_AT = 1, 2, 3, 4, 5, 6, 7, 8

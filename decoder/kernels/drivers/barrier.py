@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decoder.kernels.calls import atomic_add, driver, load_acquire, pause, store_release, yield_core
+from pagemill.decoder.kernels.calls import atomic_add, driver, load_acquire, pause, store_release, yield_core
 
 SPINS_BEFORE_YIELD = 4000
 """A few tens of microseconds: longer than any healthy wait, shorter than a scheduler's slice."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import call2, call4, call7, call8, driver, load_i64
-from decoder.kernels.drivers.segments import (
+from pagemill.decoder.kernels.calls import call2, call4, call7, call8, driver, load_i64
+from pagemill.decoder.kernels.drivers.segments import (
     BIDIRECTIONAL,
     BLOCK_BYTES,
     BLOCK_ROWS,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import atomic_add, call6, call8, driver
+from pagemill.decoder.kernels.calls import atomic_add, call6, call8, driver
 
 CHUNKS_PER_WORKER = 8
 LARGEST_CHUNK = 32

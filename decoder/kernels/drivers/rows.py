@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import atomic_add, call6, call7, driver, load_i64, store_i64
+from pagemill.decoder.kernels.calls import atomic_add, call6, call7, driver, load_i64, store_i64
 
 ROWS_PER_CHUNK = 4
 

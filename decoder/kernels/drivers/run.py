@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoder.kernels.calls import driver, thread_nanoseconds, wall_nanoseconds
-from decoder.kernels.drivers.attention import attend, rope_store
-from decoder.kernels.drivers.barrier import barrier
-from decoder.kernels.drivers.codes import ATTEND, MATMUL, PREPARE, ROPE_STORE
-from decoder.kernels.drivers.matmul import matmul
-from decoder.kernels.drivers.rows import prepare
+from pagemill.decoder.kernels.calls import driver, thread_nanoseconds, wall_nanoseconds
+from pagemill.decoder.kernels.drivers.attention import attend, rope_store
+from pagemill.decoder.kernels.drivers.barrier import barrier
+from pagemill.decoder.kernels.drivers.codes import ATTEND, MATMUL, PREPARE, ROPE_STORE
+from pagemill.decoder.kernels.drivers.matmul import matmul
+from pagemill.decoder.kernels.drivers.rows import prepare
 
 
 @driver

@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 from PIL import Image
 
-from jobs.evaluate import NO_ERRORS, Errors
-from jobs.intervals import rate_interval
+from pagemill.jobs.evaluate.evaluate import NO_ERRORS, Errors
+from pagemill.jobs.evaluate.intervals import rate_interval
 from samples.model.train.held_out import held_out_pages
 from samples.model.train.markers import put_between
 
@@ -117,7 +117,7 @@ def measure(folder: Path) -> Measures:
 
 def pagemill(*arguments: object) -> str:
     """What a command of the program prints."""
-    command = [sys.executable, "-m", "jobs", *map(str, arguments)]
+    command = [sys.executable, "-m", "pagemill", *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | ONE_THREAD).stdout
 
 

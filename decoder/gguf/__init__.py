@@ -1,0 +1,1 @@
+"""GGUF files: headers parsed safely from hostile bytes, files mapped."""

@@ -1,0 +1,1 @@
+"""The ops of a program, each beside its definition in numpy."""

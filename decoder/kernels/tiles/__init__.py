@@ -1,0 +1,1 @@
+"""Inner kernels as vector IR: what drivers call by address."""

@@ -1,0 +1,137 @@
+"""Recording a transformer: the two shapes that every layer is made of, a product of packed rows and an attention.
+
+Used by ``transformer`` and by the vision encoder.  What changes from step to step stays in ``StepTables``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagemill.decoder.kernels.activations import ActivationKind, Activations, new_activations
+from pagemill.decoder.kernels.drivers.step import ROWS
+from pagemill.decoder.kernels.memory import Array, aligned
+from pagemill.decoder.kernels.ops.attention import attend, rope_store
+from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
+from pagemill.decoder.kernels.ops.rows import Source, prepare
+from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.network.kv_cache import KvCache
+from pagemill.decoder.spec import AttentionSpec
+from pagemill.decoder.weights.weights import Matrix, padded
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTables:
+    """What a step tells attention, at fixed addresses.
+
+    position, base: (rows,) int64, of each row, and the address of its sequence's cache slot.  segments: (n, 8) int64, see
+    ``kernels.drivers.segments``.  cos, sin: (rows, rope dims / 2) float32, or None.
+    """
+
+    position: NDArray[np.int64]
+    base: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    cos: Floats | None
+    sin: Floats | None
+
+    @classmethod
+    def new(cls, rows: int, segments: int, rope_dims: int) -> StepTables:
+        """Tables for up to that many rows and segments; no rope where rope_dims is 0."""
+        cos, sin = (aligned((rows, rope_dims // 2), np.float32) if rope_dims else None for _ in range(2))
+        return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros((segments, 8), np.int64), cos, sin)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadNorms:
+    """Norms of each head's query and key before rope; None where there is none."""
+
+    q: Floats | None = None
+    k: Floats | None = None
+    eps: float = 0.0
+
+
+class Recorder:
+    """Adds products and attentions to a program; packed rows are shared between products of one kind and size."""
+
+    def __init__(self, program: Program, cache: KvCache, tables: StepTables, precision: Literal["f32", "bf16"]) -> None:
+        self.program, self._cache, self._tables, self._precision = program, cache, tables, precision
+        self._packed: dict[tuple[ActivationKind, int, int], Activations] = {}
+
+    def product(self, source: Source, matrix: Matrix, out: Array, *, rows: int = ROWS, add: bool = False) -> None:
+        """out = matrix @ source(row), or out += with add.  Rows are packed once for the parts that read them alike."""
+        made: set[ActivationKind] = set()
+        for part in matrix.parts:
+            kind = activation_kind(part.panels, self.program.isa)
+            packed = self._activations(kind, source.width, len(out))
+            if kind not in made:
+                prepare(self.program, source, packed, rows=rows)
+                made.add(kind)
+            matmul(self.program, packed, part.panels, out, column=part.column, rows=rows, bias=part.bias, add=add)
+
+    def attention(
+        self, facts: AttentionSpec, layer: int, qkv: Array, columns: tuple[int, ...], norms: HeadNorms, out: Array
+    ) -> None:
+        """out = attention of qkv's queries over the cached keys, after this step's keys and values are stored.
+
+        columns: where q, k and v start in qkv's rows.  layer: of the cache.
+        """
+        q, k, v = columns
+        tables, cache, rope = self._tables, self._cache, facts.rope
+        rope_store(
+            self.program,
+            qkv,
+            heads=facts.heads,
+            kv_heads=facts.kv_heads,
+            head_dim=facts.head_dim,
+            q_column=q,
+            k_column=k,
+            v_column=v,
+            rope_dims=rope.dims if rope else 0,
+            pairing=rope.pairing if rope else "halves",
+            cos=tables.cos,
+            sin=tables.sin,
+            q_norm=norms.q,
+            k_norm=norms.k,
+            eps=norms.eps,
+            row_position=tables.position,
+            row_base=tables.base,
+            layer_offset=cache.layer_offset(layer),
+            codec=cache.codec,
+            capacity=cache.capacity,
+        )
+        attend(
+            self.program,
+            qkv,
+            out,
+            heads=facts.heads,
+            kv_heads=facts.kv_heads,
+            head_dim=facts.head_dim,
+            q_column=q,
+            scale=facts.scale,
+            window=facts.window,
+            soft_cap=facts.soft_cap,
+            segments=tables.segments,
+            layer_offset=cache.layer_offset(layer),
+            codec=cache.codec,
+            capacity=cache.capacity,
+            precision=self._precision,
+        )
+
+    def _activations(self, kind: ActivationKind, width: int, capacity: int) -> Activations:
+        """Packed rows are read before the next are made: one buffer per kind and size serves all layers."""
+        key = (kind, width, capacity)
+        if key not in self._packed:
+            self._packed[key] = new_activations(kind, width, capacity)
+        return self._packed[key]
+
+
+def new_rows(count: int, width: int) -> Array:
+    """A float32 row buffer whose padding lanes are zero."""
+    buffer = aligned((count, padded(width)), np.float32)
+    buffer[:, width:] = 0
+    return buffer

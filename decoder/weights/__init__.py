@@ -1,0 +1,1 @@
+"""Weights: from tensors of a file to panels in memory."""

@@ -1,5 +1,0 @@
-"""``python -m jobs`` is ``pagemill``."""
-
-from jobs.cli import main
-
-main()

@@ -1,0 +1,121 @@
+"""``pagemill check``: what a job would read, what of it is bad, and what it would take; a dry run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pagemill.jobs.cli.app import SOME_FAILED
+from pagemill.jobs.cli.run import split_inputs
+from pagemill.jobs.inputs.discover import Document
+from pagemill.jobs.ledger.ledger_view import open_view
+from pagemill.jobs.models.fit import check_model, check_threads
+from pagemill.jobs.run.estimate import Measured, measure, spread
+from pagemill.jobs.run.job import Inputs, ReaderOpener, find_inputs, inspect_inputs, provenance_of
+from pagemill.jobs.run.progress import as_clock
+from pagemill.jobs.run.spec import JobSpec, resolve_job
+from pagemill.jobs.settings.layers import load_config
+from pagemill.pipeline.page import PageRef
+
+MOST_DOCUMENTS = 100
+ORIGINAL_FORMATS = frozenset({"pdf"})  # outputs that hold their original
+
+
+def check_job(inputs: Sequence[str], flags: Mapping[tuple[str, str], object], sample: int) -> int:
+    """Prints what was found and measured; writes nothing.  sample: pages to read, 0 for none."""
+    job_file, paths = split_inputs(inputs)
+    config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
+    check_threads(config.engine.threads)
+    job = resolve_job(config)
+    check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
+    from pagemill.jobs.run.opening import (
+        open_reader,  # loads the engine, which takes longer than to find a fault in the settings
+    )
+
+    return survey(job, open_reader, sample)
+
+
+def survey(job: JobSpec, open_reader: ReaderOpener, sample: int) -> int:
+    """The dry run of a job with a given reader."""
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pagemill-check-")))
+        elsewhere = dataclasses.replace(job, output=scratch)  # fetched inputs go there, not into the output folder
+        files = find_inputs(stack, elsewhere)
+        documents = inspect_inputs(job, files)
+        _print_documents(documents)
+        done = _done(job)
+        left = sum(
+            (document.content_hash, page) not in done
+            for document in documents
+            if document.error is None
+            for page in range(document.pages)
+        )
+        bad = sum(document.error is not None for document in documents)
+        pages = sum(document.pages for document in documents)
+        _print("documents", f"{len(documents)}, {bad} of them cannot be read")
+        _print("pages", f"{pages}, {pages - bad - left} of them are done already, {left} are left to read")
+        refs = spread(documents, sample)
+        if refs and left:
+            _print_estimate(job, documents, left, _measured(stack, elsewhere, open_reader, files, refs))
+    return SOME_FAILED if bad else 0
+
+
+def _measured(stack: ExitStack, job: JobSpec, open_reader: ReaderOpener, inputs: Inputs, refs: Sequence[PageRef]) -> Measured:
+    started = time.perf_counter()
+    opened = stack.enter_context(open_reader(job, provenance_of(job)))
+    _print("model", f"opened in {time.perf_counter() - started:.1f} s")
+    return measure(job, opened, inputs, refs)
+
+
+def _print_documents(documents: Sequence[Document]) -> None:
+    bad_first = sorted(documents, key=lambda document: document.error is None)
+    for document in bad_first[:MOST_DOCUMENTS]:
+        label = "".join(letter if letter.isprintable() else "?" for letter in document.found.label)
+        print(f"{label}: {document.error}" if document.error else f"{label}: {document.pages} pages")
+    if len(documents) > MOST_DOCUMENTS:
+        print(f"... and {len(documents) - MOST_DOCUMENTS} more documents")
+
+
+def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, measured: Measured) -> None:
+    each = measured.seconds / measured.pages
+    told = f"{measured.pages} pages in {measured.seconds:.1f} s, {each:.2f} s a page"
+    _print("measured", told + (f"; {measured.failed} of them could not be rendered" if measured.failed else ""))
+    _print("time", f"about {as_clock(left * each)}; less, where more pages are read at once than were measured")
+    formats = job.config.output.formats
+    size = measured.page_bytes(formats) * left
+    if ORIGINAL_FORMATS & set(formats):
+        size += sum(_size(document.found.path) for document in documents)
+    free = shutil.disk_usage(_existing(job.output)).free
+    _print("disk", f"about {size / 2**20:.2g} MiB for records and {', '.join(formats)}; {free / 2**20:.0f} MiB are free")
+    if size > free:
+        print("the disk has too little room: free some, or choose another output folder")
+
+
+def _done(job: JobSpec) -> set[tuple[str, int]]:
+    """What earlier runs have done."""
+    if not job.ledger_path.is_file():
+        return set()
+    with open_view(job.output, oldest=1) as view:
+        return view.done(job.model_hash, job.settings_hash)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _existing(folder: Path) -> Path:
+    folder = folder.absolute()
+    return folder if folder.exists() else _existing(folder.parent)
+
+
+def _print(name: str, value: str) -> None:
+    print(f"{name:10} {value}")

@@ -1,0 +1,118 @@
+"""``pagemill review``: one HTML file to look through a run, its page images in a folder beside it; no server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from tqdm import tqdm
+
+from pagemill.jobs.errors import InputError
+from pagemill.jobs.ledger.disk import cannot_write
+from pagemill.jobs.review.review import Reviewed, as_json, present_originals, read_pages, texts_of
+from pagemill.pipeline.page import PageFailure, PageImage, PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline.sinks.facts import xml_name
+
+TEMPLATE = "review.html"
+FILE_NAME = "review.html"
+IMAGES_SUFFIX = "_images"
+JPEG_QUALITY = 82
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewWish:
+    """What to make.  longest_edge_px: of the page images; 0: no images.  password: of encrypted PDFs."""
+
+    output: Path | None = None
+    against: Path | None = None
+    longest_edge_px: int = 1400
+    password: str | None = None
+
+
+def write_review(folder: Path, wish: ReviewWish) -> int:
+    """Writes the review page; prints where it lies."""
+    target = wish.output or folder / FILE_NAME
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{target}: expected a file name that ends in .html for the review page")
+    pages = read_pages(folder)
+    others = None if wish.against is None else texts_of(read_pages(wish.against))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        images = _draw(pages, target, wish) if wish.longest_edge_px else {}
+        _replace(target, _filled(folder, pages, images, others, wish).encode("utf-8", "replace"))
+    except OSError as error:
+        raise cannot_write(target.parent, error) from error
+    print(f"{len(pages)} pages, {len(images)} with images: open {target} in a browser")
+    return 0
+
+
+def _filled(
+    folder: Path,
+    pages: Sequence[Reviewed],
+    images: Mapping[tuple[str, int], str],
+    others: Mapping[tuple[str, int], str] | None,
+    wish: ReviewWish,
+) -> str:
+    """The template with the pages in it."""
+    template = files("pagemill.jobs.review").joinpath(TEMPLATE).read_text("utf-8")
+    against = "" if wish.against is None else f", compared with {wish.against}"
+    title = escape(xml_name(f"Review of {folder}{against}"))
+    return template.replace("{{title}}", title).replace("{{data}}", as_json(pages, images, others))
+
+
+def _draw(pages: Sequence[Reviewed], target: Path, wish: ReviewWish) -> dict[tuple[str, int], str]:
+    """Draw the images that are not there yet; (source, page) -> place relative to the review page."""
+    folder = target.with_name(target.stem + IMAGES_SUFFIX)
+    folder.mkdir(exist_ok=True)
+    refs = list(present_originals(pages))
+    names = {(ref.document_hash, ref.page): _image_name(ref, wish.longest_edge_px) for ref in refs}
+    missing = {(ref.document_hash, ref.page): ref for ref in refs if not (folder / names[ref.document_hash, ref.page]).exists()}
+    for image in _rendered(missing.values(), wish):
+        if isinstance(image, PageImage):
+            _replace(folder / names[image.ref.document_hash, image.ref.page], _jpeg(image))
+    return {
+        (str(ref.document), ref.page): f"{folder.name}/{name}"
+        for ref in refs
+        if (folder / (name := names[ref.document_hash, ref.page])).exists()
+    }
+
+
+def _rendered(refs: Iterable[PageRef], wish: ReviewWish) -> Iterable[PageImage | PageFailure]:
+    wanted = list(refs)
+    settings = RenderSettings(longest_edge_px=wish.longest_edge_px)
+    producer = Producer(wanted, settings, workers=WORKERS, password_of=lambda document: wish.password)
+    try:
+        with tqdm(total=len(wanted), unit="page", disable=None, leave=False) as bar:
+            while not producer.done:
+                image = producer.poll(None)
+                if image is not None:
+                    bar.update()
+                    yield image
+    finally:
+        producer.close()
+
+
+def _jpeg(image: PageImage) -> bytes:
+    content = BytesIO()
+    Image.fromarray(image.pixels).save(content, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    return content.getvalue()
+
+
+def _image_name(ref: PageRef, longest_edge_px: int) -> str:
+    return f"{ref.document_hash[:16]}-{ref.page + 1:05d}-{longest_edge_px}.jpg"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole; unlike a run's outputs it can be made again, so it is not synced."""
+    temp = path.with_name(f".{path.name}.{os.getpid()}")
+    temp.write_bytes(content)
+    temp.replace(path)

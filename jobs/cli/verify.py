@@ -1,0 +1,73 @@
+"""``pagemill verify``: are the outputs still what was written, and is every finished page's record there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from pagemill.jobs.cli.app import NOT_AS_WRITTEN
+from pagemill.jobs.ledger.ledger import OutputFile
+from pagemill.jobs.ledger.ledger_view import Page, open_view
+from pagemill.jobs.ledger.records import StoredPages
+from pagemill.jobs.run.identity import hash_file
+from pagemill.jobs.run.runner import WHOLE_DOCUMENT
+from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
+
+
+def verify_folder(folder: Path) -> int:
+    """Prints a line for everything that is not as the ledger says; returns the exit code."""
+    with open_view(folder) as view:
+        wrong = [f"damaged: {LEDGER_NAME}: {text}" for text in view.damage()]
+        files = view.output_files()
+        wrong += [told for file in files if (told := check_file(folder, file))]
+        pages = list(view.pages())
+        wrong += [f"never written: outputs of {source}" for source in view.unwritten()]
+        wrong += _missing_records(folder, pages)
+    for line in wrong:
+        print(line)
+    print(f"{len(files)} files and {len(pages)} pages checked: {len(wrong) or 'nothing'} wrong")
+    if wrong:
+        print("give the run command again: it writes what is missing; move a changed file away first, to have it written again")
+    return NOT_AS_WRITTEN if wrong else 0
+
+
+def check_file(folder: Path, file: OutputFile) -> str:
+    """What is wrong with an output, "" when nothing is."""
+    path = folder / file.path
+    try:
+        size = path.stat().st_size
+        if size == file.size_bytes and hash_file(path) == file.sha256:
+            return ""
+    except FileNotFoundError:
+        return f"missing: {file.path}"
+    except OSError as error:
+        return f"unreadable: {file.path}: {error.strerror}"
+    return f"changed: {file.path}: expected {file.size_bytes} bytes, found {size}" + (
+        " others" if size == file.size_bytes else ""
+    )
+
+
+def _missing_records(folder: Path, pages: Sequence[Page]) -> Iterator[str]:
+    """Finished pages without a record; a page is done again by the next run."""
+    done = [page for page in pages if page.status not in ("left", "in work") and page.settings_hash != WHOLE_DOCUMENT]
+    done.sort(key=lambda page: (page.model_hash, page.settings_hash))
+    for (model_hash, settings_hash), group in groupby(done, lambda page: (page.model_hash, page.settings_hash)):
+        place = pages_folder(folder, model_hash, settings_hash)
+        if place.is_dir():
+            yield from _without_record(place, group)
+        else:
+            yield f"missing: {place.relative_to(folder)}: the finished pages"
+
+
+def _without_record(place: Path, pages: Iterable[Page]) -> Iterator[str]:
+    store = StoredPages(place)
+    records: dict[str, set[int]] = {}
+    try:
+        for page in pages:
+            if page.document_hash not in records:
+                records[page.document_hash] = store.pages(page.document_hash)
+            if page.page not in records[page.document_hash]:
+                yield f"missing: the record of {page.source}, page {page.page + 1}"
+    finally:
+        store.close()

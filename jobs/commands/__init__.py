@@ -1,1 +1,0 @@
-"""What the commands do; ``cli`` imports each when it is asked for."""

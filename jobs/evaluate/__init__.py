@@ -1,0 +1,1 @@
+"""Runs measured against the truth and against each other."""

@@ -1,0 +1,78 @@
+"""Tesseract's reading of the same pages, as something to measure against; only where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from pagemill.jobs.errors import InputError
+from pagemill.jobs.evaluate.readings import Reading, Run
+from pagemill.jobs.inputs.discover import Found, open_documents
+from pagemill.jobs.watch.arrivals import relative_to, scan
+from pagemill.pipeline.documents.documents import Inspector
+from pagemill.pipeline.page import PageImage, PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
+
+PROGRAM = "tesseract"
+SECONDS = 300.0  # for one page
+LONGEST_EDGE_PX = 4000  # it wants some 300 dpi, more than a model takes
+MAX_DPI = 300.0
+MAX_PAGES = 20_000
+
+
+def read_with_tesseract(documents: Path, languages: str) -> Run:
+    """Reads every page below ``documents``.  Raises InputError where it is not installed or does not run."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise InputError(f"--tesseract: expected the program {PROGRAM} in the search path, found none; install it")
+    if not documents.is_dir():
+        raise InputError(f"--tesseract: expected the folder of the documents, found none at {documents}")
+    files = [Found(path, relative_to(path, documents)) for path in sorted(scan([documents]).stamps)]
+    names = {file.path: file.relative.as_posix() for file in files}
+    found: dict[str, dict[int, Reading]] = {}
+    with tempfile.TemporaryDirectory(prefix="pagemill-") as folder:
+        for ref, image in _images(files):
+            reading = Reading("", "failed")
+            if image is not None:
+                picture = Path(folder, "page.png")
+                Image.fromarray(image.pixels).save(picture, dpi=(image.source_dpi or MAX_DPI,) * 2)
+                reading = Reading(_read(program, picture, languages), "ok")
+            found.setdefault(names[ref.document], {})[ref.page + 1] = reading
+    return Run(PROGRAM, found)
+
+
+def _images(files: Sequence[Found]) -> Iterator[tuple[PageRef, PageImage | None]]:
+    with Inspector() as inspector:
+        documents = list(open_documents(files, lambda path: inspector.inspect(path).pages, MAX_PAGES))
+    refs = [
+        PageRef(document.found.path, document.content_hash, page) for document in documents for page in range(document.pages)
+    ]
+    settings = RenderSettings(longest_edge_px=LONGEST_EDGE_PX, multiple_px=1, max_dpi=MAX_DPI)
+    producer = Producer(iter(refs), settings, workers=1, ahead=2)
+    try:
+        while not producer.done:
+            page = producer.poll(None)
+            if page is not None:
+                yield page.ref, page if isinstance(page, PageImage) else None
+    finally:
+        producer.close()
+
+
+def _read(program: str, picture: Path, languages: str) -> str:
+    command = [program, str(picture), "stdout", "-l", languages]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=True)
+    except subprocess.CalledProcessError as error:
+        told = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise InputError(
+            f"{PROGRAM}: it failed: {told[-1] if told else error}; are its languages ({languages}) installed?"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"{PROGRAM}: it did not read a page: {error}") from error
+    return done.stdout.decode("utf-8", "replace").replace("\f", "").strip("\n")

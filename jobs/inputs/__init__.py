@@ -1,0 +1,1 @@
+"""Documents from anywhere: files, folders, archives and addresses."""

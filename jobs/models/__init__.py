@@ -1,0 +1,1 @@
+"""Model files: which pair a job uses, whether it runs here, and how it is fetched."""

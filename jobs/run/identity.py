@@ -1,0 +1,33 @@
+"""Hashes that say whether two pieces of work are the same: of a file's bytes, of a pair of models, of the settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from pagemill.jobs.settings.config import SHAPES_TEXT, Config
+
+#: Raise it when the same settings begin to mean other text; finished work of before then counts as other work.
+SETTINGS_VERSION = 1
+
+
+def hash_file(path: Path) -> str:
+    """sha256 of a file's bytes, hexadecimal.  Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_model(text: Path, mmproj: Path) -> str:
+    """One hash of both files, hexadecimal.  Raises OSError."""
+    return hashlib.sha256(f"{hash_file(text)}:{hash_file(mmproj)}".encode("ascii")).hexdigest()
+
+
+def hash_settings(config: Config) -> str:
+    """A hash of the settings that can change a page's text, hexadecimal."""
+    everything = config.model_dump(mode="json")
+    shaping = {
+        f"{section}.{key or ''}": everything[section][key] if key else everything[section] for section, key in SHAPES_TEXT
+    }
+    text = json.dumps([SETTINGS_VERSION, shaping], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

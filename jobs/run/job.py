@@ -1,0 +1,243 @@
+"""One job from its settings to its end: the parts put together, driven, and told.
+
+``run_job`` is what ``pagemill run`` does; tests give it another reader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagemill import __version__
+from pagemill.jobs.errors import DiskFull
+from pagemill.jobs.inputs.discover import Document, Found, find_files, open_documents
+from pagemill.jobs.inputs.input_cache import FetchedSource, InputCache
+from pagemill.jobs.inputs.originals import Originals
+from pagemill.jobs.inputs.passwords import Passwords, password_for
+from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.owner import this_process
+from pagemill.jobs.ledger.records import StoredPages
+from pagemill.jobs.run.copies import OutputCopies, copies_of
+from pagemill.jobs.run.outputs import DocumentOutputs
+from pagemill.jobs.run.progress import Progress
+from pagemill.jobs.run.runner import PageSource, Pause, Reader, Rules, Runner, Stages
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.run.stopping import Stopper
+from pagemill.pipeline.documents.documents import Inspector
+from pagemill.pipeline.errors import PageError
+from pagemill.pipeline.page import PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline.trace import NO_TRACE, Trace
+
+SHOW_SECONDS = 0.25
+PAUSE_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReader:
+    """A reader, the largest page that its model takes, and what takes note of the time."""
+
+    reader: Reader
+    longest_edge_px: int
+    trace: Trace = NO_TRACE
+
+
+PageEnd = tuple[Document, int, Outcome | None]
+"""A page of an input: its document, its number from 0, how it ended; None when it is not done."""
+
+ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a job ended.  pages: every page of every input, in order: document, page from 0, outcome; None when not done.
+
+    signal: what interrupted it, None when it went to its end.
+    """
+
+    pages: tuple[PageEnd, ...]
+    new_pages: int
+    seconds: float
+    signal: int | None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many pages have each final status; "left" for those not done."""
+        return Counter(outcome.final_status if outcome else "left" for _, _, outcome in self.pages)
+
+    @property
+    def troubled(self) -> list[tuple[Document, int, Outcome]]:
+        """Pages that ended other than ok."""
+        return [(document, page, outcome) for document, page, outcome in self.pages if outcome and outcome.status != "ok"]
+
+
+def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, files: Sequence[Found] | None = None) -> Report:
+    """Does what is missing.  Raises JobError, ModelError; what is done by then stays done.
+
+    files: what to read where the caller has found it already; None looks into the job's inputs.
+    """
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stack.callback(progress.close)
+        stopper = stack.enter_context(Stopper())
+        copies = copies_of(job)
+        inputs = find_inputs(stack, job, files)
+        ledger = Ledger(job.ledger_path, this_process())
+        stack.callback(ledger.close)
+        ledger.begin(job.model_hash, job.settings_hash, job.said, time.time())
+        documents = inspect_inputs(job, inputs)
+        runner = _build(stack, job, documents, ledger, open_reader, inputs)
+        runner.start(time.time())
+        try:
+            _drive(runner, progress, stopper, copies)
+        finally:
+            _let_go(runner, ledger, stopper)
+        if copies is not None and stopper.signal is None:
+            copies.copy()
+        outcomes = runner.outcomes()
+        return Report(
+            tuple(_pages(documents, outcomes)), runner.snapshot(time.time()).done, time.monotonic() - started, stopper.signal
+        )
+
+
+def provenance_of(job: JobSpec) -> dict[str, str]:
+    """What every page record says of where its text comes from."""
+    return {"software": f"pagemill {__version__}", "model": job.model_hash, "settings": job.settings_hash}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A job's files, and what is needed to open them."""
+
+    files: Sequence[Found]
+    cache: InputCache
+    passwords: Passwords
+    originals: Originals
+
+    def open_original(self, path: Path) -> str | None:
+        """Brings a document's file here if it lies elsewhere; returns its password.  Raises PageError."""
+        self.cache.ensure(path)
+        return self.passwords(path)
+
+
+def find_inputs(stack: ExitStack, job: JobSpec, files: Sequence[Found] | None = None) -> Inputs:
+    """The files that a job names.  stack: ends what is opened.  files: where they are known.  Raises InputError."""
+    section = job.config.input
+    cache = stack.enter_context(InputCache(job.inputs_folder, section.cache_bytes, kept=job.config.render.ahead + 1))
+    if files is None:
+        files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
+    originals = Originals(file.path for file in files if file.origin is None)
+    return Inputs(files, cache, Passwords(section, files), originals)
+
+
+def inspect_inputs(job: JobSpec, inputs: Inputs) -> list[Document]:
+    """Each file hashed and its pages counted."""
+    render = job.config.render
+    with Inspector(timeout_seconds=render.timeout_seconds, memory_bytes=render.memory_bytes) as inspector:
+        count_pages = _page_counter(inspector, job, inputs.passwords)
+        return list(open_documents(inputs.files, count_pages, job.config.input.max_pages, inputs.cache.ensure))
+
+
+def _build(
+    stack: ExitStack, job: JobSpec, documents: list[Document], ledger: Ledger, open_reader: ReaderOpener, inputs: Inputs
+) -> Runner:
+    provenance = provenance_of(job)
+    opened = stack.enter_context(open_reader(job, provenance))
+    store = StoredPages(job.pages_folder)
+    stack.callback(store.close)
+    outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original)
+    outputs.name_documents(documents)
+    run = job.config.run
+    rules = Rules(
+        job.model_hash,
+        job.settings_hash,
+        attempts=run.attempts,
+        lease_seconds=run.lease_seconds,
+        retry=run.retry_statuses if run.retry_failed else (),
+        full_disk_wait_seconds=run.full_disk_wait_seconds,
+        provenance=provenance,
+    )
+    source = source_opener(job, opened, inputs)
+    stages = Stages(source, opened.reader, store, outputs, opened.trace, inputs.originals.are_same)
+    return Runner(documents, ledger, stages, rules)
+
+
+def source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
+    """How a job renders pages for its reader."""
+    render, config = job.config.render, job.config
+    settings = RenderSettings(
+        longest_edge_px=opened.longest_edge_px,
+        multiple_px=config.vision.multiple_px,
+        max_dpi=render.max_dpi,
+        max_pixels=render.max_pixels,
+    )
+
+    def render_pages(refs: Iterator[PageRef]) -> PageSource:
+        return Producer(
+            refs,
+            settings,
+            workers=render.workers,
+            ahead=render.ahead,
+            timeout_seconds=render.timeout_seconds,
+            memory_bytes=render.memory_bytes,
+            password_of=inputs.passwords,
+            trace=opened.trace,
+        )
+
+    return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
+
+
+def _page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> Callable[[Path], int]:
+    """Counts a document's pages; a child that crashes over it is given the same attempts as over a page."""
+    max_pages, attempts = job.config.input.max_pages, job.config.run.attempts
+
+    def count_pages(path: Path) -> int:
+        for left in range(attempts - 1, -1, -1):
+            try:
+                return inspector.inspect(path, password=passwords(path), max_pages=max_pages).pages
+            except PageError as error:
+                if not error.retry or not left:
+                    raise
+        raise AssertionError("attempts are at least one")
+
+    return count_pages
+
+
+def _drive(runner: Runner, progress: Progress, stopper: Stopper, copies: OutputCopies | None) -> None:
+    shown = float("-inf")
+    pause: Pause | None = None
+    while stopper.signal is None and runner.step(time.time()):
+        now = time.monotonic()
+        if now >= shown + SHOW_SECONDS:
+            progress.show(runner.snapshot(time.time()))
+            shown = now
+        if copies is not None:
+            copies.copy_sometimes()
+        if (pause is None) != (runner.pause is None):
+            progress.note(
+                f"paused: {runner.pause.why}; the run goes on by itself" if runner.pause else "there is room: going on"
+            )
+        pause = runner.pause
+        if runner.waits_for_others or pause is not None:
+            time.sleep(PAUSE_SECONDS)
+    progress.show(runner.snapshot(time.time()))
+
+
+def _let_go(runner: Runner, ledger: Ledger, stopper: Stopper) -> None:
+    """Give back what is in flight and note how the run ended; on a full disk the next run sees that this process is dead."""
+    with suppress(DiskFull):
+        runner.release(time.time())
+        ended = "finished" if stopper.signal is None and not runner.is_unfinished else "interrupted"
+        ledger.end(ended, time.time())
+
+
+def _pages(documents: list[Document], outcomes: Mapping[Work, Outcome]) -> Iterator[PageEnd]:
+    by_page = {(work.document_hash, work.page): outcome for work, outcome in outcomes.items()}
+    for document in documents:
+        for page in range(document.pages):
+            yield document, page, by_page.get((document.content_hash, page))

@@ -1,0 +1,97 @@
+"""From a job's settings to a reader of pages: both model files opened and fitted to each other before any page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from pagemill.decoder.engine import Engine
+from pagemill.decoder.kernels.isa import PORTABLE
+from pagemill.decoder.kernels.team import Team
+from pagemill.decoder.model import open_model
+from pagemill.decoder.sampler import Sampling
+from pagemill.jobs.errors import OutputError
+from pagemill.jobs.models.memory import pages_at_once
+from pagemill.jobs.run.job import OpenReader
+from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.settings.config import Config
+from pagemill.pipeline.reading.reader import PageReader, ReadSettings
+from pagemill.pipeline.reading.recovery import Recovery
+from pagemill.pipeline.trace import Trace, open_trace
+from pagemill.vision.encoder import open_encoder
+
+OPENING = "opening"
+"""Track of a trace."""
+
+_log = logging.getLogger("pagemill")
+
+
+@contextmanager
+def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
+    """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
+    config = job.config
+    slots = pages_at_once(config, job.model)
+    with ExitStack() as stack:
+        trace = stack.enter_context(closing(_open_trace(config.run.trace)))
+        with trace.span(OPENING, "text model"):
+            model = open_model(
+                job.model.text,
+                kv_cache=config.engine.kv_cache,
+                exact=config.engine.exact_activations,
+                cached=config.engine.repack_cache,
+            )
+        if model.isa.name == PORTABLE.name:
+            _log.warning("cpu: Pagemill has no kernels for this CPU in particular; the portable ones are slow")
+        team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
+        with trace.span(OPENING, "encoder"):
+            encoder = open_encoder(
+                job.model.mmproj,
+                backend=config.vision.backend,
+                precision=config.vision.precision,
+                team=team,
+                cached=config.engine.repack_cache,
+                text_width=model.spec.width,
+            )
+        stack.enter_context(closing(encoder))
+        engine = Engine(
+            model,
+            slots=slots,
+            context=min(config.engine.context, model.spec.context),
+            team=team,
+            kv_cache=config.engine.kv_cache,
+            chunk=config.engine.chunk,
+        )
+        stack.enter_context(closing(engine))
+        reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance, trace=trace)
+        stack.enter_context(closing(reader))
+        longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
+        yield OpenReader(reader, longest, trace)
+
+
+def _open_trace(path: str | None) -> Trace:
+    try:
+        return open_trace(None if path is None else Path(path))
+    except OSError as error:
+        raise OutputError(f"run.trace: expected a file that can be written, found {path}: {error.strerror}") from error
+
+
+def _read_settings(config: Config) -> ReadSettings:
+    recovery = config.recovery
+    return ReadSettings(
+        max_tokens=config.engine.max_tokens,
+        sampling=Sampling(**config.sampling.model_dump()),
+        prompt_text=config.prompt.text,
+        multiple_px=config.vision.multiple_px,
+        skip_blank=config.quality.skip_blank,
+        skip_bleed=config.quality.skip_bleed,
+        recovery=Recovery(
+            retry_on=frozenset(recovery.retry_on),
+            temperatures=recovery.temperatures,
+            scales=recovery.scales,
+            halves=recovery.halves,
+            low_confidence=recovery.low_confidence,
+            turns=recovery.orientation == "auto",
+        ),
+    )

@@ -1,0 +1,108 @@
+"""A job as it will be run: settings, inputs, output folder, model files and the hashes that identify its work."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagemill.jobs.errors import ConfigError
+from pagemill.jobs.inputs.discover import LIST_SIGN
+from pagemill.jobs.inputs.remote import is_url, shown_url
+from pagemill.jobs.models.files import ModelFiles, find_model
+from pagemill.jobs.run.identity import hash_model, hash_settings
+from pagemill.jobs.settings.config import Config
+
+LEDGER_NAME = ".pagemill/ledger.sqlite3"
+PAGES_NAME = ".pagemill/pages"
+INPUTS_NAME = ".pagemill/inputs"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job.  model_hash and settings_hash are half of the identity of each of its pages."""
+
+    config: Config
+    inputs: tuple[str | Path, ...]
+    output: Path
+    model: ModelFiles
+    model_hash: str
+    settings_hash: str
+
+    @property
+    def said(self) -> str:
+        """Settings and absolute paths as JSON, so that the job can be given again; without passwords.
+
+        "" where an address holds a secret, without which it would be another job.
+        """
+        addresses = [*map(str, self.inputs), self.config.output.copy_to or ""]
+        if any(is_url(address) and shown_url(address) != address for address in addresses):
+            return ""
+        settings = self.config.model_dump(mode="json")
+        settings["input"] |= {
+            "paths": [_absolute(str(path)) for path in self.inputs],
+            "list": None,
+            "password": None,
+            "passwords": {},
+        }
+        settings["watch"] |= {"webhook": None}
+        settings["output"] |= {"folder": os.path.abspath(self.output)}
+        if not self.model.embedded:
+            settings["model"] |= {"text": os.path.abspath(self.model.text), "mmproj": os.path.abspath(self.model.mmproj)}
+        return json.dumps(settings)
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where the ledger lies."""
+        return self.output / LEDGER_NAME
+
+    @property
+    def inputs_folder(self) -> Path:
+        """Where documents that do not lie on this machine are brought while the job runs."""
+        return self.output / INPUTS_NAME
+
+    @property
+    def pages_folder(self) -> Path:
+        """Where the finished pages of this model and these settings lie."""
+        return pages_folder(self.output, self.model_hash, self.settings_hash)
+
+
+def pages_folder(output: Path, model_hash: str, settings_hash: str) -> Path:
+    """Where the finished pages of a model and settings lie in an output folder."""
+    return output / PAGES_NAME / f"{model_hash[:16]}-{settings_hash[:16]}"
+
+
+def resolve_job(config: Config) -> JobSpec:
+    """The job that settings ask for.  Raises ConfigError; reads the model files once, for their hash."""
+    if is_url(config.output.folder):
+        found = shown_url(config.output.folder)
+        raise ConfigError([f"output.folder: expected a folder of this machine, found {found}: set output.copy_to to it"])
+    model = find_model(config.model)
+    try:
+        model_hash = hash_model(model.text, model.mmproj)
+    except OSError as error:
+        raise ConfigError(
+            [f"model: expected a GGUF file, found that {error.filename} cannot be read ({error.strerror}); check the path"]
+        ) from error
+    return JobSpec(
+        config=config,
+        inputs=_inputs(config),
+        output=Path(config.output.folder),
+        model=model,
+        model_hash=model_hash,
+        settings_hash=hash_settings(config),
+    )
+
+
+def _absolute(path: str) -> str:
+    """An input that means the same from every folder."""
+    if is_url(path):
+        return path
+    sign = LIST_SIGN if path.startswith(LIST_SIGN) else ""
+    return sign + os.path.abspath(path.removeprefix(sign))
+
+
+def _inputs(config: Config) -> tuple[str, ...]:
+    listed = () if config.input.list is None else (LIST_SIGN + config.input.list,)
+    return (*config.input.paths, *listed)

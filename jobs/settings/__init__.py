@@ -1,0 +1,1 @@
+"""Settings: config.yaml, job files, the environment and flags."""

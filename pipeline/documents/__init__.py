@@ -1,0 +1,1 @@
+"""What a file is, how many pages it has, and how a page is drawn."""

@@ -1,0 +1,1 @@
+"""Page images to page texts."""

@@ -1,0 +1,1 @@
+"""Documents to page images, in child processes."""
