@@ -1,15 +1,17 @@
-"""A model ready to run: facts, tokenizer, weights.  Opened once, shared by engines."""
+"""A text model, planned from its header and then open: facts, tokenizer, template, weights.  Shared by engines."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.errors import ModelError
+from pagemill.decoder.errors import ModelError, Refused
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.header import Header
 from pagemill.decoder.kernels.compile import cache_folder
@@ -21,31 +23,59 @@ from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from pagemill.decoder.weights.panel_store import PanelStore, store_path
 from pagemill.decoder.weights.weights import Weights, load
 
+T = TypeVar("T")
+_log = logging.getLogger("pagemill")
 
-@dataclass(frozen=True, eq=False)
-class Model:
-    """An open text model.  isa: the CPU variant that its kernels are compiled for."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedModel:
+    """A text model that can run, before its weights are read.
+
+    data: the file, mapped.  tokenizer: text to ids and back.  template: how a conversation becomes a prompt, where the file
+    has a usable one.  warnings: what about the file is doubtful.
+    """
 
     path: Path
     header: Header
+    data: NDArray[np.uint8]
     plan: Plan
-    weights: Weights
-    isa: Isa
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    warnings: tuple[str, ...] = ()
 
     @property
     def spec(self) -> ModelSpec:
         """The model's facts."""
         return self.plan.spec
 
-    @cached_property
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """An open text model.  isa: the CPU variant that its kernels are compiled for."""
+
+    planned: PlannedModel
+    weights: Weights
+    isa: Isa
+
+    @property
+    def plan(self) -> Plan:
+        """How it runs."""
+        return self.planned.plan
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model's facts."""
+        return self.planned.spec
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Text to ids and back."""
-        return Tokenizer.from_header(self.header)
+        return self.planned.tokenizer
 
-    @cached_property
+    @property
     def template(self) -> ChatTemplate | None:
         """How a conversation becomes a prompt, where the file says it."""
-        return ChatTemplate.from_header(self.header, self.tokenizer)
+        return self.planned.template
 
     def embed(self, ids: tuple[int, ...]) -> NDArray[np.float32]:
         """Token embeddings, scaled: (len(ids), width) float32.  Raises ModelError for an id outside the vocabulary."""
@@ -56,16 +86,50 @@ class Model:
         return rows if self.spec.embedding_scale == 1.0 else rows * np.float32(self.spec.embedding_scale)
 
 
+def plan_model(path: str | Path, *, kv_cache: str = "f16", exact: bool = False) -> PlannedModel:
+    """Plan a GGUF text model and build its tokenizer and chat template; reads no weight.
+
+    exact: weights expanded to float32, activations kept in float32 (for comparing engines; four bytes a weight).
+    Raises NotGguf, Refused (with every reason, the tokenizer's among them) or ModelError; all name the path.
+    """
+    path = Path(path)
+    header, data = open_file(path)
+    reasons: list[str] = []
+    accepted = _collect(lambda: plan(header, kv_cache=kv_cache, exact=exact), reasons)
+    tokenizer = _collect(lambda: Tokenizer.from_header(header), reasons)
+    if accepted is None or tokenizer is None:
+        raise Refused(f"{path} cannot run", list(dict.fromkeys(reasons)))
+    doubts = list(tokenizer.warnings)
+    template = _collect(lambda: ChatTemplate.from_header(header, tokenizer), doubts)
+    for doubt in doubts:
+        _log.warning("%s: %s", path, doubt)
+    return PlannedModel(path, header, data, accepted, tokenizer, template, tuple(doubts))
+
+
+def _collect(make: Callable[[], T], reasons: list[str]) -> T | None:
+    """What is made, or None and the reasons why it cannot be."""
+    try:
+        return make()
+    except Refused as error:
+        reasons += error.reasons
+    except ModelError as error:
+        reasons.append(str(error))
+    return None
+
+
+def load_model(planned: PlannedModel, *, cpu: str = "auto", cached: bool = False) -> Model:
+    """Bring a planned model's weights into memory.
+
+    cpu: a CPU variant's name, or auto.  cached: keep the repacked weights in the cache folder for the next start.
+    Raises ModelError for a weight that is not a number.
+    """
+    kind = "exact" if planned.plan.exact else ""
+    store = PanelStore(store_path(planned.path, cache_folder(), kind)) if cached else None
+    return Model(planned, load(planned.plan, planned.data, store=store), named(cpu))
+
+
 def open_model(
     path: str | Path, *, kv_cache: str = "f16", exact: bool = False, cpu: str = "auto", cached: bool = False
 ) -> Model:
-    """Open a GGUF text model and bring its weights into memory.
-
-    exact: expand weights to float32 and keep activations in float32 (for comparing engines; four bytes a weight).
-    cpu: a CPU variant's name, or auto.  cached: keep the repacked weights in the cache folder for the next start.
-    Raises NotGguf, Refused (every reason) or ModelError.
-    """
-    header, data = open_file(path)
-    accepted = plan(header, kv_cache=kv_cache, exact=exact, name=str(path))
-    store = PanelStore(store_path(Path(path), cache_folder(), "exact" if exact else "")) if cached else None
-    return Model(Path(path), header, accepted, load(accepted, data, store=store), named(cpu))
+    """Plan a GGUF text model and load it; see ``plan_model`` and ``load_model``."""
+    return load_model(plan_model(path, kv_cache=kv_cache, exact=exact), cpu=cpu, cached=cached)

@@ -8,26 +8,20 @@ from typing import Literal
 
 
 class Role(Enum):
-    """What a tensor is for.  ``archs.TENSORS`` gives the file's name of each role ("{layer}" where it repeats)."""
+    """What a tensor is for.  The tables of ``archs`` give each its name in a file."""
 
     TOKEN_EMBEDDING = "token_embedding"
-    POSITION_EMBEDDING = "position_embedding"
     OUTPUT_NORM = "output_norm"
     OUTPUT = "output"
     ROPE_FREQS = "rope_freqs"
-    ROPE_FACTORS_LONG = "rope_factors_long"
-    ROPE_FACTORS_SHORT = "rope_factors_short"
     ATTN_NORM = "attn_norm"
-    ATTN_POST_NORM = "attn_post_norm"
     ATTN_Q = "attn_q"
     ATTN_K = "attn_k"
     ATTN_V = "attn_v"
-    ATTN_QKV = "attn_qkv"
     ATTN_Q_NORM = "attn_q_norm"
     ATTN_K_NORM = "attn_k_norm"
     ATTN_OUTPUT = "attn_output"
     FFN_NORM = "ffn_norm"
-    FFN_POST_NORM = "ffn_post_norm"
     FFN_GATE = "ffn_gate"
     FFN_UP = "ffn_up"
     FFN_DOWN = "ffn_down"

@@ -1,4 +1,4 @@
-"""The encoders that can run: how an mmproj header becomes a VisionSpec, and what its tensors are called.
+"""The encoders that can run: how an mmproj header becomes a VisionSpec, and which tensors it has.
 
 One row per projector type.  Nothing outside this file knows a projector by name.
 """
@@ -6,148 +6,123 @@ One row per projector type.  Nothing outside this file knows a projector by name
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-from pagemill.decoder.errors import ModelError, Refused
+from pagemill.decoder.errors import Refused
+from pagemill.decoder.facts import Facts
 from pagemill.decoder.gguf.header import Header
+from pagemill.decoder.tensors import TensorRow
 from pagemill.vision.spec import VisionRole, VisionSpec
 
 MOST_LAYERS = 1024  # a count above is a lie, not a model
 MOST_PX = 1 << 16
+MOST_PATCH_PX, MOST_MERGE = 256, 16
+
+# Keys that change nothing while they have these values.
+_NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
+    "has_audio_encoder": (False,),
+    "has_llava_projector": (False,),
+    "has_vision_encoder": (True,),
+    "use_gelu": (False,),
+    "vision.feature_layer": (),
+    "vision.is_deepstack_layers": (False,),
+    "vision.n_wa_pattern": (0,),
+    "vision.wa_layer_indexes": (),
+    "vision.window_size": (0,),
+}
+
+Row = TensorRow[VisionRole, VisionSpec]
 
 
-def spec_of(header: Header) -> VisionSpec:
-    """The facts in a header; Refused, with every reason, if it is not an encoder that can run."""
-    projector = _projector(header)
-    if projector not in VISION_ARCHS:
-        raise Refused("not a usable vision file", [_unknown(projector)])
-    return VISION_ARCHS[projector](header)
+def _vector(spec: VisionSpec, _: int) -> tuple[int, ...]:
+    return (spec.width,)
 
 
-def _projector(header: Header) -> str:
+def _square(spec: VisionSpec, _: int) -> tuple[int, ...]:
+    return (spec.width, spec.width)
+
+
+_PIXTRAL: Final[tuple[Row, ...]] = (
+    Row(VisionRole.PATCH_EMBEDDING, "v.patch_embd", lambda s, _: (s.patch_px, s.patch_px, 3, s.width)),
+    Row(VisionRole.PRE_NORM, "v.pre_ln", _vector),
+    Row(VisionRole.ATTN_NORM, "v.blk.{layer}.ln1", _vector),
+    Row(VisionRole.ATTN_Q, "v.blk.{layer}.attn_q", _square),
+    Row(VisionRole.ATTN_K, "v.blk.{layer}.attn_k", _square),
+    Row(VisionRole.ATTN_V, "v.blk.{layer}.attn_v", _square),
+    Row(VisionRole.ATTN_OUTPUT, "v.blk.{layer}.attn_out", _square),
+    Row(VisionRole.FFN_NORM, "v.blk.{layer}.ln2", _vector),
+    Row(VisionRole.FFN_GATE, "v.blk.{layer}.ffn_gate", lambda s, _: (s.width, s.ff_width)),
+    Row(VisionRole.FFN_UP, "v.blk.{layer}.ffn_up", lambda s, _: (s.width, s.ff_width)),
+    Row(VisionRole.FFN_DOWN, "v.blk.{layer}.ffn_down", lambda s, _: (s.ff_width, s.width)),
+    Row(VisionRole.PROJECTOR_NORM, "mm.input_norm", _vector),
+    Row(VisionRole.PROJECTOR_MERGE, "mm.patch_merger", lambda s, _: (s.width * s.merge**2, s.width)),
+    Row(VisionRole.PROJECTOR_IN, "mm.1", lambda s, _: (s.width, s.out_width)),
+    Row(VisionRole.PROJECTOR_OUT, "mm.2", lambda s, _: (s.out_width, s.out_width)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VisionArchitecture:
+    """One kind of encoder: ``read`` turns its metadata into facts, ``tensors`` says what its files hold."""
+
+    read: Callable[[Facts], VisionSpec]
+    tensors: tuple[Row, ...]
+
+    def spec_of(self, facts: Facts) -> VisionSpec:
+        """The facts of a file; what is wrong with them, and what nothing reads, is in ``facts.reasons``."""
+        spec = self.read(facts)
+        facts.refuse_unread(_NEUTRAL, frozenset())
+        return spec
+
+
+def architecture_of(header: Header) -> VisionArchitecture:
+    """The row of a file's projector type; Refused for one that is not there."""
     architecture = header.text("general.architecture", default="")
     if architecture != "clip":
         found = f"found {architecture!r}" if architecture else "found none"
         hint = "give the model's mmproj GGUF file, not its text model"
         raise Refused("not a vision file", [f"general.architecture should be 'clip', {found}: {hint}"])
-    return header.text("clip.projector_type", default="") or header.text("clip.vision.projector_type", default="")
+    projector = header.text(PROJECTOR, default="") or header.text("clip.vision.projector_type", default="")
+    if projector not in VISION_ARCHS:
+        known = ", ".join(sorted(VISION_ARCHS))
+        reason = f"projector type {projector!r} is not supported" if projector else f"{PROJECTOR} is missing"
+        raise Refused("not a usable vision file", [f"{reason} (supported: {known})"])
+    return VISION_ARCHS[projector]
 
 
-def _unknown(projector: str) -> str:
-    known = ", ".join(sorted(VISION_ARCHS))
-    return (
-        f"projector type {projector!r} is not supported (supported: {known})"
-        if projector
-        else (f"clip.projector_type is missing (supported: {known})")
-    )
+PROJECTOR: Final = "clip.projector_type"
 
 
-def _lightonocr(header: Header) -> VisionSpec:
+def _lightonocr(facts: Facts) -> VisionSpec:
     """A Pixtral encoder and a 2 x 2 merge.  The projector's norm takes the text model's eps, which no mmproj key tells."""
-    facts = _Facts(header)
-    image_px = facts.positive("clip.vision.image_size", MOST_PX)
+    for key in ("projector_type", "vision.projector_type"):
+        facts.text(key, "")
+    image_px = facts.count("vision.image_size", most=MOST_PX)
     spec = VisionSpec(
         architecture="lightonocr",
-        width=facts.positive("clip.vision.embedding_length"),
-        ff_width=facts.positive("clip.vision.feed_forward_length"),
-        heads=facts.positive("clip.vision.attention.head_count"),
-        layers=facts.positive("clip.vision.block_count", MOST_LAYERS),
-        patch_px=facts.positive("clip.vision.patch_size", 256),
-        merge=facts.positive("clip.vision.spatial_merge_size", 16, default=2),
-        longest_edge_px=facts.positive("clip.vision.preproc_image_size", MOST_PX, default=image_px),
-        out_width=facts.positive("clip.vision.projection_dim"),
-        eps=facts.small("clip.vision.attention.layer_norm_epsilon"),
+        width=facts.count("vision.embedding_length", most=1 << 20),
+        ff_width=facts.count("vision.feed_forward_length", most=1 << 20),
+        heads=facts.count("vision.attention.head_count", most=1 << 20),
+        layers=facts.count("vision.block_count", most=MOST_LAYERS),
+        patch_px=facts.count("vision.patch_size", most=MOST_PATCH_PX),
+        merge=facts.count("vision.spatial_merge_size", 2, most=MOST_MERGE),
+        longest_edge_px=facts.count("vision.preproc_image_size", image_px, most=MOST_PX),
+        out_width=facts.count("vision.projection_dim", most=1 << 20),
+        eps=facts.number("vision.attention.layer_norm_epsilon", below=1.0),
         projector_eps=1e-6,
         rope_base=10000.0,
-        mean=facts.channels("clip.vision.image_mean"),
-        std=facts.channels("clip.vision.image_std"),
+        mean=facts.channels("vision.image_mean"),
+        std=facts.channels("vision.image_std", positive=True),
         rope_pairing="adjacent",  # the converter permutes query and key rows
     )
-    facts.require(header.flag("clip.use_silu", default=False), "clip.use_silu should be true: only a SiLU gate is supported")
-    facts.require(
-        header.flag("clip.has_vision_encoder", default=True), "clip.has_vision_encoder is false: nothing encodes images"
-    )
-    heads_fit = facts.doubted or spec.width % (4 * spec.heads) == 0
-    facts.require(heads_fit, f"{spec.heads} heads of width {spec.width} need a head size that 4 divides")
-    facts.require(min(spec.std) > 0, f"clip.vision.image_std should be positive, found {spec.std}")
-    facts.done()
+    if not facts.flag("use_silu", default=False):
+        facts.refuse("clip.use_silu should be true: only a SiLU gate is supported")
+    heads = f"{spec.heads} heads of width {spec.width} need a head size that 4 divides"
+    facts.require(spec.width % (4 * spec.heads) == 0, heads)
     return spec
 
 
-VISION_ARCHS: dict[str, Callable[[Header], VisionSpec]] = {
-    "lightonocr": _lightonocr,
+VISION_ARCHS: Final[dict[str, VisionArchitecture]] = {
+    "lightonocr": VisionArchitecture(_lightonocr, _PIXTRAL),
 }
-
-VISION_TENSORS: dict[VisionRole, str] = {
-    VisionRole.PATCH_EMBEDDING: "v.patch_embd.weight",
-    VisionRole.PRE_NORM: "v.pre_ln.weight",
-    VisionRole.ATTN_NORM: "v.blk.{layer}.ln1.weight",
-    VisionRole.ATTN_Q: "v.blk.{layer}.attn_q.weight",
-    VisionRole.ATTN_K: "v.blk.{layer}.attn_k.weight",
-    VisionRole.ATTN_V: "v.blk.{layer}.attn_v.weight",
-    VisionRole.ATTN_OUTPUT: "v.blk.{layer}.attn_out.weight",
-    VisionRole.FFN_NORM: "v.blk.{layer}.ln2.weight",
-    VisionRole.FFN_GATE: "v.blk.{layer}.ffn_gate.weight",
-    VisionRole.FFN_UP: "v.blk.{layer}.ffn_up.weight",
-    VisionRole.FFN_DOWN: "v.blk.{layer}.ffn_down.weight",
-    VisionRole.PROJECTOR_NORM: "mm.input_norm.weight",
-    VisionRole.PROJECTOR_MERGE: "mm.patch_merger.weight",
-    VisionRole.PROJECTOR_IN: "mm.1.weight",
-    VisionRole.PROJECTOR_OUT: "mm.2.weight",
-}
-
-
-class _Facts:
-    """Reads a header's keys and collects what is wrong with them; a bad key reads as 1 until ``done`` refuses."""
-
-    def __init__(self, header: Header) -> None:
-        self._header = header
-        self._reasons: list[str] = []
-
-    def positive(self, key: str, most: int = 1 << 20, default: int | None = None) -> int:
-        """An integer from 1 to most."""
-        if default is not None and key not in self._header.metadata:
-            return default
-        try:
-            value = self._header.integer(key)
-        except ModelError as error:
-            self._reasons.append(str(error))
-            return 1
-        self.require(1 <= value <= most, f"{key} should be from 1 to {most}, found {value}")
-        return value if 1 <= value <= most else 1
-
-    def small(self, key: str) -> float:
-        """A number from 0 to 1: an eps."""
-        try:
-            value = self._header.number(key)
-        except ModelError as error:
-            self._reasons.append(str(error))
-            return 0.0
-        self.require(0 <= value < 1, f"{key} should be from 0 to 1, found {value}")
-        return value
-
-    def channels(self, key: str) -> tuple[float, float, float]:
-        """Three finite numbers, one a channel."""
-        try:
-            values = [float(value) for value in self._header.numbers(key)]
-        except ModelError as error:
-            self._reasons.append(str(error))
-            return (1.0, 1.0, 1.0)
-        if len(values) != 3 or not all(abs(value) < 1e6 for value in values):
-            self._reasons.append(f"{key} should hold three numbers, found {len(values)}: {values[:3]}")
-            return (1.0, 1.0, 1.0)
-        return (values[0], values[1], values[2])
-
-    @property
-    def doubted(self) -> bool:
-        """Whether a key read so far was bad: then what follows from several keys says nothing."""
-        return bool(self._reasons)
-
-    def require(self, holds: bool, reason: str) -> None:
-        """Note a reason to refuse unless it holds."""
-        if not holds:
-            self._reasons.append(reason)
-
-    def done(self) -> None:
-        """Refuse with all reasons noted so far, if any."""
-        if self._reasons:
-            raise Refused("not a usable vision file", self._reasons)

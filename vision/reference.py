@@ -12,9 +12,10 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
+from pagemill.decoder.tensors import GLOBAL
 from pagemill.vision.errors import BadPixels
 from pagemill.vision.patches import Patches
-from pagemill.vision.plan import GLOBAL, Key
+from pagemill.vision.plan import Key
 from pagemill.vision.positions import rope_tables
 from pagemill.vision.spec import VisionRole, VisionSpec
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.header import TensorInfo
-from pagemill.vision.plan import GLOBAL, Key, VisionPlan, plan
+from pagemill.decoder.tensors import GLOBAL
+from pagemill.vision.plan import Key, VisionPlan, plan
 from pagemill.vision.spec import VisionRole, VisionSpec
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from mmap import mmap
 from types import MappingProxyType
 from typing import Final
@@ -272,7 +273,18 @@ def _place(records: list[_Record], data_offset: int, alignment: int, file_bytes:
                 "the file is truncated or damaged: download or copy it again"
             )
         tensors[name] = TensorInfo(name, record.shape, type_name, record.type_id, start, size)
+    _refuse_overlaps(sorted((info for info in tensors.values() if info.size_bytes), key=lambda info: info.offset))
     return tensors
+
+
+def _refuse_overlaps(tensors: list[TensorInfo]) -> None:
+    """tensors: by offset.  Bytes of two tensors at once are a lie about one of them."""
+    for before, after in pairwise(tensors):
+        if after.offset < before.offset + before.size_bytes:
+            raise NotGguf(
+                f"tensors {before.name!r} and {after.name!r} overlap at byte {after.offset}: the file is damaged, "
+                "download or convert it again"
+            )
 
 
 def _stored(record: _Record) -> tuple[str, int]:

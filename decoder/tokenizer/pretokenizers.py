@@ -34,8 +34,17 @@ def _words(digits: str) -> str:
 _LLAMA3 = PreSplit((_words(r"\p{N}{1,3}"),), whole_words=True, add_bos=True)
 _QWEN2 = PreSplit((_words(r"\p{N}"),))
 _PLAIN = PreSplit((_GPT2,))
+_DEFAULT = PreSplit(
+    (
+        r"[\p{P}\$\+<=>\^~\|]+",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+        r"\p{N}+",
+        r"[0-9][0-9][0-9]",
+    )
+)
 
 PRE_SPLITS: dict[str, PreSplit] = {
+    "default": _DEFAULT,
     "gpt-2": _PLAIN,
     "phi-2": _PLAIN,
     "olmo": _PLAIN,
@@ -49,5 +58,5 @@ PRE_SPLITS: dict[str, PreSplit] = {
 }
 """Values of ``tokenizer.ggml.pre``."""
 
-DEFAULT = "gpt-2"
-"""What a file without ``tokenizer.ggml.pre`` means."""
+DEFAULT = "default"
+"""What a file without ``tokenizer.ggml.pre`` means, as in llama.cpp; such files often cut words otherwise than in training."""

@@ -27,6 +27,11 @@ from pagemill.decoder.tokenizer.vocabulary import HIDDEN, PREFIX, Kind, Vocabula
 MODELS = ("gpt2", "llama")
 """Values of ``tokenizer.ggml.model`` that are known: byte-level BPE and SentencePiece."""
 
+NO_PRE = (
+    f"{PREFIX}pre is missing: words are cut by llama.cpp's default rule, which the model may not have been trained with; "
+    "convert the model again with a current converter"
+)
+
 _BLANK = " \t\n\v\f\r"
 _RSTRIP_MARKS = frozenset({"<|assistant|>", "<|placeholder1|>"})  # a vocabulary with both eats blanks after a marker ...
 _NO_RSTRIP = frozenset({"<unk>", "<s>", "<|endoftext|>"})  # ... but after these
@@ -54,9 +59,15 @@ class Special:
 
 
 class Tokenizer:
-    """The tokens of one model.  bos_id and eos_id begin and end a text; eos_ids are all that end a generation.  Thread-safe."""
+    """The tokens of one model.  bos_id and eos_id begin and end a text; eos_ids are all that end a generation.  Thread-safe.
 
-    def __init__(self, vocabulary: Vocabulary, pieces: Pieces, *, add_bos: bool, add_eos: bool) -> None:
+    warnings: what the file leaves open, and what was taken for granted.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, pieces: Pieces, *, add_bos: bool, add_eos: bool, warnings: tuple[str, ...] = ()
+    ) -> None:
+        self.warnings = warnings
         self._vocabulary = vocabulary
         self._pieces = pieces
         self._head = [vocabulary.bos_id] if add_bos and vocabulary.bos_id is not None else []
@@ -128,12 +139,13 @@ class Tokenizer:
 
 def _byte_pairs(cls: type[Tokenizer], header: Header) -> Tokenizer:
     pre = header.text(PREFIX + "pre", default=DEFAULT)
+    warnings = () if PREFIX + "pre" in header.metadata else (NO_PRE,)
     if pre not in PRE_SPLITS:
         raise Refused("tokenizer", [f"{PREFIX}pre is {pre!r}, known are {', '.join(PRE_SPLITS)}"])
     split = PRE_SPLITS[pre]
     vocabulary = read_vocabulary(header)
     pieces = BytePairs(vocabulary, list(header.texts(PREFIX + "merges")), split)
-    return _build(cls, header, vocabulary, pieces, add_bos=split.add_bos)
+    return _build(cls, header, vocabulary, pieces, add_bos=split.add_bos, warnings=warnings)
 
 
 def _scored_pieces(cls: type[Tokenizer], header: Header) -> Tokenizer:
@@ -144,9 +156,18 @@ def _scored_pieces(cls: type[Tokenizer], header: Header) -> Tokenizer:
     return _build(cls, header, vocabulary, pieces, add_bos=True)
 
 
-def _build(cls: type[Tokenizer], header: Header, vocabulary: Vocabulary, pieces: Pieces, *, add_bos: bool) -> Tokenizer:
+def _build(
+    cls: type[Tokenizer],
+    header: Header,
+    vocabulary: Vocabulary,
+    pieces: Pieces,
+    *,
+    add_bos: bool,
+    warnings: tuple[str, ...] = (),
+) -> Tokenizer:
     add_bos = header.flag(PREFIX + "add_bos_token", default=add_bos)
-    return cls(vocabulary, pieces, add_bos=add_bos, add_eos=header.flag(PREFIX + "add_eos_token", default=False))
+    add_eos = header.flag(PREFIX + "add_eos_token", default=False)
+    return cls(vocabulary, pieces, add_bos=add_bos, add_eos=add_eos, warnings=warnings)
 
 
 def _specials(vocabulary: Vocabulary, *kinds: Kind) -> tuple[Special, ...]:

@@ -19,13 +19,12 @@ from pagemill.decoder.kernels.isa import LANES
 from pagemill.decoder.kernels.team import available_cores
 from pagemill.decoder.plan import Plan
 from pagemill.decoder.spec import Role
+from pagemill.decoder.tensors import GLOBAL
 from pagemill.decoder.weights.panel_store import PanelStore
 from pagemill.decoder.weights.panels import Panels, repack
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-GLOBAL = -1
-"""The layer number of tensors that belong to none."""
 
 
 def padded(count: int) -> int:

@@ -75,7 +75,7 @@ def _prompt_ids(model: Model, wish: Wish) -> list[int]:
             raise ModelError("expected a prompt of at least one token, found an empty one; give some text with -p")
         return ids
     if template is None:
-        raise ModelError(f"{model.path}: expected a chat template in the file for --chat, found none; leave --chat out")
+        raise ModelError(f"{model.planned.path}: expected a chat template in the file for --chat, found none; leave --chat out")
     messages = [{"role": "system", "content": wish.system}] if wish.system is not None else []
     text = template.render([*messages, {"role": "user", "content": wish.prompt}], add_generation_prompt=True)
     return tokenizer.encode(text, parse_special=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from pagemill.decoder.errors import ModelError, Refused
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.kernels.team import available_cores
-from pagemill.decoder.plan import Plan
-from pagemill.decoder.plan import plan as plan_text
+from pagemill.decoder.model import PlannedModel, plan_model
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import ModelFiles
+from pagemill.vision.plan import VisionPlan
 from pagemill.vision.plan import plan as plan_vision
 
 
@@ -23,21 +23,26 @@ def check_model(model: ModelFiles, *, kv_cache: str, exact: bool) -> None:
     except ModelError as error:
         reasons += str(error).splitlines()
     try:
-        header, _ = open_file(model.mmproj)
-        plan_vision(header, text_width=width)
-    except Refused as error:
-        reasons += [f"{model.mmproj}: {reason}" for reason in error.reasons]
+        plan_encoder(model.mmproj, text_width=width)
     except ModelError as error:
-        reasons.append(str(error))
+        reasons += str(error).splitlines()
     if reasons:
         raise ModelError("\n".join(reasons))
 
 
-def text_plan(path: Path, *, kv_cache: str, exact: bool = False) -> Plan:
+def text_plan(path: Path, *, kv_cache: str, exact: bool = False) -> PlannedModel:
     """The plan of a text model.  Raises ModelError with every reason on a line, the file named."""
+    try:
+        return plan_model(path, kv_cache=kv_cache, exact=exact)
+    except Refused as error:
+        raise ModelError("\n".join(f"{path}: {reason}" for reason in error.reasons)) from error
+
+
+def plan_encoder(path: Path, *, text_width: int | None = None) -> VisionPlan:
+    """The plan of a vision encoder.  Raises ModelError with every reason on a line, the file named."""
     header, _ = open_file(path)
     try:
-        return plan_text(header, kv_cache=kv_cache, exact=exact)
+        return plan_vision(header, text_width=text_width)
     except Refused as error:
         raise ModelError("\n".join(f"{path}: {reason}" for reason in error.reasons)) from error
 

@@ -7,7 +7,6 @@ a run that has begun does not run out of memory later.
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def pages_at_once(config: Config, model: ModelFiles, free_bytes: int | None = No
             return config.engine.slots
         budget = int(SHARE_OF_FREE * free)
     header, _ = open_file(model.mmproj)
-    text = text_plan(model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
+    text = text_plan(model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations).plan
     return fitting(config.engine.slots, need(config, text, plan_vision(header)), budget)
 
 
@@ -84,12 +83,9 @@ def need(config: Config, text: Plan, vision: VisionPlan) -> Need:
     tokens = side**2 // spec.merge**2 + PROMPT_TOKENS + len(config.prompt.text) + config.engine.max_tokens
     positions = round_capacity(min(tokens, config.engine.context, text.spec.context))
     bf16 = detect().bf16 and config.vision.precision != "f32"
-    weights = sum(math.prod(info.shape) for info in vision.tensors.values())
-    encoder = weights * (2 if bf16 else 4) + working_bytes(spec, side**2, bf16=bf16)  # an upper bound for int8
+    encoder = vision.weights * (2 if bf16 else 4) + working_bytes(spec, side**2, bf16=bf16)  # an upper bound for int8
     rows = config.engine.slots + config.engine.chunk
-    attention = text.spec.attention[0]
-    width = 2 * text.spec.width + 3 * text.spec.ff_width + (3 * attention.heads + 2 * attention.kv_heads) * attention.head_dim
-    engine = text.resident_bytes + 4 * (rows * width + config.engine.slots * text.spec.vocab)
+    engine = text.resident_bytes + text.step_bytes(rows, config.engine.slots)
     return Need(PROCESS_BYTES + encoder + engine, positions * text.cached_token_bytes)
 
 

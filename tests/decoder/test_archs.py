@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pagemill.decoder.archs import ARCHS, TENSORS, is_layered, tensor_name
+from pagemill.decoder.archs import ARCHS
 from pagemill.decoder.errors import Refused
+from pagemill.decoder.facts import Facts
 from pagemill.decoder.gguf.files import open_file
-from pagemill.decoder.gguf.parse import parse_header
-from pagemill.decoder.spec import ModelSpec, Role, RopeSpec
+from pagemill.decoder.gguf.parse import Header, parse_header
+from pagemill.decoder.spec import ModelSpec, RopeSpec
+from pagemill.decoder.tensors import GLOBAL
 from tests.answers import ORACLES
 from tests.build import tiny_parts
 
@@ -24,7 +26,16 @@ def _spec(architecture: str, **metadata: object) -> ModelSpec:
         parts.metadata[key] = value
         if value is None:
             del parts.metadata[key]
-    return ARCHS[architecture](parse_header(parts.bytes()))
+    return _read(parse_header(parts.bytes()))
+
+
+def _read(header: Header) -> ModelSpec:
+    """The facts of a file; Refused with every reason that its metadata gives."""
+    facts = Facts(header, header.text("general.architecture"))
+    spec = ARCHS[facts.prefix].spec_of(facts)
+    if facts.reasons:
+        raise Refused("metadata", facts.reasons)
+    return spec
 
 
 @pytest.mark.parametrize("architecture", ARCHS)
@@ -109,7 +120,14 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "scaling of a number": ({"rope__scaling__type": 1}, "expected a string, found int 1"),
     "yarn of another kind": ({"rope__scaling__type": "yarn", "rope__scaling__yarn_log_multiplier": 0.1}, "is not supported"),
     "an embedding model": ({"attention__causal": False}, "'qwen3.attention.causal': False is not supported, expected True"),
-    "experts": ({"expert_count": 4, "expert_used_count": 2}, "a mixture of experts (4 experts, 2 used) is not supported yet"),
+    "a narrow window": ({"attention__sliding_window": 64}, "a sliding window of 64 tokens is not supported"),
+    "capped logits": ({"final_logit_softcapping": 30.0}, "'qwen3.final_logit_softcapping': 30.0 is not supported"),
+    "capped scores": ({"attn_logit_softcapping": 50.0}, "'qwen3.attn_logit_softcapping': 50.0 is not supported"),
+    "scaled scores": ({"attention__scale": 0.1}, "'qwen3.attention.scale': 0.1"),
+    "scaled logits": ({"logit_scale": 8.0}, "'qwen3.logit_scale': 8.0 is not supported, expected 1.0"),
+    "scaled rows": ({"embedding_scale": 12.0}, "'qwen3.embedding_scale': 12.0 is not supported"),
+    "positions in sections": ({"rope__dimension_sections": [16, 24, 24]}, "rope.dimension_sections': [16, 24, 24]"),
+    "a key of tomorrow": ({"attention__sinks": 4}, "'qwen3.attention.sinks' = 4 is not known: it might change the results"),
 }
 
 
@@ -130,15 +148,34 @@ def test_all_bad_facts_are_named_at_once() -> None:
 @pytest.mark.parametrize("name", ["qwen3", "llama", "qwen2", "llama-linear", "llama-tied-llama3rope", "mistral", "qwen3-yarn"])
 def test_files_of_the_reference_converter_read(name: str) -> None:
     header, _ = open_file(Path(ORACLES / "archs" / f"{name}.gguf"))
-    spec = ARCHS[header.text("general.architecture")](header)
+    spec = _read(header)
     assert (spec.width, spec.ff_width, spec.vocab) == (64, 64, 384)
 
 
-def test_every_role_has_one_name() -> None:
-    assert set(TENSORS) == set(Role)
-    assert len(set(TENSORS.values())) == len(Role)
-    assert tensor_name(Role.ATTN_Q, 3) == "blk.3.attn_q.weight"
-    assert tensor_name(Role.ATTN_Q, 3, "bias") == "blk.3.attn_q.bias"
-    assert tensor_name(Role.OUTPUT, -1) == "output.weight"
-    assert is_layered(Role.FFN_DOWN)
-    assert not is_layered(Role.TOKEN_EMBEDDING)
+@pytest.mark.parametrize("architecture", ARCHS)
+def test_every_tensor_has_one_row_and_one_name(architecture: str) -> None:
+    rows = ARCHS[architecture].tensors
+    assert len({row.role for row in rows}) == len({row.name for row in rows}) == len(rows)
+    names = {row.role.name: row for row in rows}
+    assert names["ATTN_Q"].file_name(3) == "blk.3.attn_q.weight"
+    assert names["ATTN_Q"].file_name(3, "bias") == "blk.3.attn_q.bias"
+    assert names["OUTPUT"].file_name(GLOBAL) == "output.weight"
+    assert list(names["FFN_DOWN"].layers(2)) == [0, 1]
+    assert list(names["TOKEN_EMBEDDING"].layers(2)) == [GLOBAL]
+
+
+NEUTRAL = {"attention__sliding_window": 128, "logit_scale": 1.0, "expert_count": 0, "expert_used_count": 0}
+
+
+def test_keys_at_values_that_change_nothing_are_fine() -> None:
+    assert _spec("llama", **NEUTRAL, rope__scaling__finetuned=True) == _spec("llama")
+
+
+@pytest.mark.parametrize("kind", ["none", "linear", "yarn"])
+def test_the_attention_factor_counts_in_every_kind_of_scaling(kind: str) -> None:
+    scaling = {"rope__scaling__type": kind, "rope__scaling__factor": 2.0}
+    plain, scaled = _spec("llama", **scaling), _spec("llama", **scaling, rope__scaling__attn_factor=1.5)
+    before, after = plain.attention[0].rope, scaled.attention[0].rope
+    assert before
+    assert after
+    assert after.attention_factor == pytest.approx(1.5 * before.attention_factor)

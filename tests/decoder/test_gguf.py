@@ -70,9 +70,15 @@ def test_tensors_lie_where_the_file_says() -> None:
     assert (c.type_name, c.type_id, c.size_bytes) == ("type 99", 99, 0)
 
 
-def test_overlapping_tensors_are_allowed() -> None:
-    header = parse_header(gguf_bytes((), [("a", Tensor((8,))), ("b", Tensor((8,), offset=0))]))
-    assert header.tensors["a"].offset == header.tensors["b"].offset
+@pytest.mark.parametrize("offset", [0, 32])
+def test_overlapping_tensors_are_refused(offset: int) -> None:
+    tensors = [("a", Tensor((16,))), ("b", Tensor((8,), offset=offset))]
+    with pytest.raises(NotGguf, match=r"tensors '[ab]' and '[ab]' overlap at byte"):
+        parse_header(gguf_bytes((), tensors))
+
+
+def test_tensors_side_by_side_do_not_overlap() -> None:
+    assert len(parse_header(gguf_bytes((), [("a", Tensor((16,))), ("b", Tensor((8,), offset=64))])).tensors) == 2
 
 
 def test_header_alone_is_enough() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pagemill.decoder.archs import ARCHS
+from pagemill.decoder.describe import describe
 from pagemill.decoder.errors import Refused
 from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.files import open_file
@@ -238,7 +239,7 @@ def test_files_of_the_reference_converter_are_planned_or_refused(path: object) -
 
 def test_description_says_what_it_takes() -> None:
     header, _ = open_file(ORACLES / "formats" / "qwen3-Q4_K_M.gguf")
-    rows = dict(plan(header, kv_cache="q8_0").describe())
+    rows = dict(describe(plan(header, kv_cache="q8_0")))
     assert rows["architecture"] == "qwen3"
     assert rows["vocabulary"] == "512 tokens, output tied to the embedding"
     assert rows["formats"] == "Q4_K (12), F32 (9), Q6_K (3)"

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 
 from pagemill.decoder.errors import ModelError, Refused
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.parse import Header
+from pagemill.decoder.tokenizer.pretokenizers import PRE_SPLITS
 from pagemill.decoder.tokenizer.spm import cut_pattern, merge
 from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from pagemill.decoder.tokenizer.vocabulary import Kind
@@ -166,9 +169,23 @@ def test_tokens_of_every_kind_have_their_bytes() -> None:
         assert [tokenizer.piece(i) for i in ids] == [b"\xe9", b"", b"<what>", b" xq"]
 
 
-def test_missing_pre_split_means_gpt_2() -> None:
-    text = "It's 1234 o'clock,  isn't\tit?\n\n"
-    assert Tokenizer.from_header(changed("tiny-gpt-2", drop="pre")).encode(text) == tiny("tiny-gpt-2").encode(text)
+def test_missing_pre_split_means_llama_cpps_default_and_is_reported() -> None:
+    text = "It's 1234 o'clock,  isn't\tit? a+b<=c ~x|y (approx)...\n\n"
+    silent, named = (
+        Tokenizer.from_header(header) for header in (changed("tiny-gpt-2", drop="pre"), changed("tiny-gpt-2", pre="default"))
+    )
+    assert silent.encode(text) == named.encode(text)
+    assert "tokenizer.ggml.pre is missing" in silent.warnings[0]
+    assert named.warnings == ()
+
+
+def test_the_default_pre_split_keeps_punctuation_and_three_digits_apart() -> None:
+    cuts = [pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated") for pattern in PRE_SPLITS["default"].patterns]
+    pieces = pre_tokenizers.Sequence(cuts).pre_tokenize_str("Price: $1234567.89 (approx)... a+b<=c ~x|y")
+    assert [piece for piece, _ in pieces] == [  # as llama.cpp cuts: its four patterns, one after the other
+        *("Price", ":", " ", "$", "123", "456", "7", ".", "89", " ", "(", "approx", ")...", " a", "+", "b", "<=", "c", " "),
+        *("~", "x", "|", "y"),
+    ]
 
 
 def test_texts_begin_and_end_with_what_the_file_adds() -> None:
@@ -180,7 +197,7 @@ def test_texts_begin_and_end_with_what_the_file_adds() -> None:
 
 REFUSED = {
     "unknown model": ("tiny-qwen2", {"model": "t5"}, "'t5', known are gpt2, llama"),
-    "unknown pre-split": ("tiny-qwen2", {"pre": "viking"}, "'viking', known are gpt-2"),
+    "unknown pre-split": ("tiny-qwen2", {"pre": "viking"}, "'viking', known are default"),
     "no tokens": ("tiny-qwen2", {"tokens": (), "token_type": np.zeros(0, np.int32)}, "tokens is empty"),
     "a token twice": (
         "tiny-qwen2",

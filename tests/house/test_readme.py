@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -147,6 +148,7 @@ def test_first_block_works_in_a_fresh_copy(tmp_path: Path) -> None:
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
+    shutil.copytree(ROOT / "pagemill", tmp_path / "pagemill", symlinks=True, dirs_exist_ok=True)
     block = BLOCKS[0].replace("python3", shlex.quote(sys.executable), 1)
     environment = {**os.environ, "PAGEMILL_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(["bash", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

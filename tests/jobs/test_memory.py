@@ -57,12 +57,12 @@ def test_a_page_is_counted_at_the_longest_that_it_may_become() -> None:
     needs = []
     for kv_cache in ("f16", "q8_0"):
         for tokens in (500, 1500):
-            text = text_plan(MODEL.text, kv_cache=kv_cache)
+            text = text_plan(MODEL.text, kv_cache=kv_cache).plan
             needs.append(need(config(engine={"kv_cache": kv_cache, "max_tokens": tokens}), text, vision))
     assert needs[0].page < needs[1].page
     assert needs[2].page < 0.6 * needs[0].page  # 8 bits and scales instead of 16
     assert needs[0].fixed == needs[1].fixed
-    text = text_plan(MODEL.text, kv_cache="f16")
+    text = text_plan(MODEL.text, kv_cache="f16").plan
     short = need(config(engine={"context": 256}), text, vision)
     assert short.page == 256 * text.cached_token_bytes  # never beyond the context
 

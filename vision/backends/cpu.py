@@ -28,12 +28,12 @@ from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.network.recorder import HeadNorms, Recorder, StepTables, new_rows
 from pagemill.decoder.spec import AttentionSpec, RopeSpec
+from pagemill.decoder.tensors import GLOBAL
 from pagemill.decoder.weights.panel_store import PanelStore, store_path
 from pagemill.decoder.weights.panels import Panels, repack
 from pagemill.decoder.weights.weights import Matrix, Part, padded
 from pagemill.vision.encoder import EncoderSettings
 from pagemill.vision.patches import Patches
-from pagemill.vision.plan import GLOBAL
 from pagemill.vision.positions import rope_tables
 from pagemill.vision.reference import check_patches
 from pagemill.vision.rounding import BLOCKS, to_bf16, to_codes
