@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagemill.decoder.tensors import GLOBAL
-from pagemill.vision.errors import BadPixels
+from pagemill.vision.errors import BadPixels, BrokenRows
 from pagemill.vision.patches import Patches
 from pagemill.vision.plan import Key
 from pagemill.vision.positions import rope_tables
@@ -41,7 +41,7 @@ class ReferenceEncoder:
         for layer in range(self.spec.layers):
             rows = rows + self._attention(layer, rows, tables)
             rows = rows + self._feed_forward(layer, rows)
-        return self._project(rows, patches.grid.blocks(self.spec.merge))
+        return checked_rows(self._project(rows, patches.grid.blocks(self.spec.merge)))
 
     def close(self) -> None:
         """Nothing to release."""
@@ -68,6 +68,13 @@ class ReferenceEncoder:
         joined = merged @ weights[VisionRole.PROJECTOR_MERGE, GLOBAL].T
         hidden: Array = np.matmul(joined, weights[VisionRole.PROJECTOR_IN, GLOBAL].T)
         return gelu(hidden) @ weights[VisionRole.PROJECTOR_OUT, GLOBAL].T
+
+
+def checked_rows(rows: Array) -> Array:
+    """The rows of a page; raises BrokenRows where one is not finite."""
+    if not np.isfinite(rows).all():
+        raise BrokenRows("the encoder's rows hold NaN or infinity: its weights do not suit this page, or are damaged")
+    return rows
 
 
 def check_patches(patches: Patches, spec: VisionSpec) -> None:

@@ -13,6 +13,7 @@ from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.header import TensorInfo
 from pagemill.decoder.tensors import GLOBAL
+from pagemill.decoder.weights.weights import finite_rows
 from pagemill.vision.plan import Key, VisionPlan, plan
 from pagemill.vision.spec import VisionRole, VisionSpec
 
@@ -50,10 +51,11 @@ def open_weights(path: Path, *, text_width: int | None = None) -> StoredWeights:
 
 
 def read_rows(file: NDArray[np.uint8], info: TensorInfo) -> NDArray[np.float32]:
-    """Dequantize a tensor of ``file``: (rows, row length) float32, the later dimensions folded into rows."""
-    raw = file[info.offset : info.offset + info.size_bytes]
-    rows = int(np.prod(info.shape[1:], dtype=np.int64))
-    return FORMATS[info.type_name].dequantize(raw.reshape(rows, -1))
+    """Dequantize a tensor of ``file``: (rows, row length) float32, the later dimensions folded into rows.
+
+    Raises ModelError for weights that are not numbers.
+    """
+    return FORMATS[info.type_name].dequantize(finite_rows(file, info))
 
 
 def to_block_columns(weights: NDArray[np.float32], spec: VisionSpec) -> NDArray[np.float32]:

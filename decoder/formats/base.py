@@ -79,6 +79,10 @@ class Format(ABC):
     def dequantize(self, raw: Bytes) -> Floats:
         """Returns (rows, n) float32 from raw: (rows, row_bytes(n)) uint8; equal to ggml's to_float to the bit."""
 
+    @abstractmethod
+    def is_finite(self, raw: Bytes) -> bool:
+        """Whether every weight of raw: (rows, row_bytes(n)) uint8 is a number: neither NaN nor infinite."""
+
     def row_bytes(self, width: int) -> int:
         """Bytes of one row of ``width`` elements; width is a multiple of ``block``."""
         return width // self.block * self.block_bytes
@@ -90,6 +94,12 @@ class QuantFormat(Format):
     code_bits: ClassVar[int]
     offset: ClassVar[int]
     sub_block: ClassVar[int]
+    halves: ClassVar[tuple[int, ...]] = (0,)  # bytes of a block at which its float16 scales and minima stand
+
+    def is_finite(self, raw: Bytes) -> bool:
+        """Whether all scales and minima are: codes always are."""
+        blocks = raw.reshape(-1, self.block_bytes)
+        return all(halves_are_finite(blocks[:, at : at + 2]) for at in self.halves)
 
     @abstractmethod
     def codes(self, raw: Bytes) -> BlockCodes:
@@ -102,6 +112,12 @@ class QuantFormat(Format):
     def blocks(self, raw: Bytes) -> Bytes:
         """raw, one block a line: (rows, blocks, block_bytes) uint8."""
         return np.ascontiguousarray(raw).reshape(raw.shape[0], raw.shape[1] // self.block_bytes, self.block_bytes)
+
+
+def halves_are_finite(pairs: Bytes) -> bool:
+    """pairs: little-endian float16, two bytes along the last dimension."""
+    exponents = np.ascontiguousarray(pairs).view("<u2") & np.uint16(0x7C00)
+    return not bool((exponents == 0x7C00).any())  # all ones: infinity or NaN
 
 
 def half(blocks: Bytes, at: int) -> Floats:

@@ -39,6 +39,9 @@ class _Low(QuantFormat):
     block, sub_block = 32, 32
     has_m: bool
 
+    def __init_subclass__(cls) -> None:
+        cls.halves = (0, 2) if cls.has_m else (0,)
+
     def codes(self, raw: Bytes) -> BlockCodes:
         """Integer view: w = d * (code - offset), plus m where the format has one."""
         blocks = self.blocks(raw)

@@ -15,6 +15,7 @@ class _ScaleMin(QuantFormat):
     """Q4_K and Q5_K: d, dmin, eight 6-bit scales and minima in 12 bytes, perhaps 32 bytes of fifth bits, 128 of nibbles."""
 
     block, sub_block, offset = 256, 32, 0
+    halves = (0, 2)
 
     def codes(self, raw: Bytes) -> BlockCodes:
         """Integer view: w = d * sub_scale * code - dmin * sub_min."""
@@ -58,6 +59,7 @@ class Q6_K(QuantFormat):  # noqa: N801
 
     name, type_id, block, block_bytes = "Q6_K", 14, 256, 210
     code_bits, offset, sub_block = 6, 32, 16
+    halves = (208,)
 
     def codes(self, raw: Bytes) -> BlockCodes:
         """Integer view: w = d * sub_scale * (code - 32)."""

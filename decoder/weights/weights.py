@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagemill.decoder.errors import ModelError
 from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.header import TensorInfo
 from pagemill.decoder.kernels.isa import LANES
@@ -87,6 +88,22 @@ class Weights:
     rope_divisors: Floats | None
 
 
+def stored_rows(data: Bytes, info: TensorInfo) -> Bytes:
+    """A tensor's bytes in the mapped file, a view: (rows, row_bytes) uint8; later dimensions are folded into rows."""
+    return data[info.offset : info.offset + info.size_bytes].reshape(info.rows, -1)
+
+
+def finite_rows(data: Bytes, info: TensorInfo) -> Bytes:
+    """``stored_rows``; raises ModelError where a weight is NaN or infinite: it would make invented text, not an error."""
+    rows = stored_rows(data, info)
+    if not FORMATS[info.type_name].is_finite(rows):
+        raise ModelError(
+            f"tensor {info.name}: expected finite weights, found NaN or infinity in its {info.type_name} data; "
+            "the file is damaged or was converted wrongly: download or convert it again"
+        )
+    return rows
+
+
 class _Loader:
     """Reads tensors of a plan out of the mapped file."""
 
@@ -94,8 +111,8 @@ class _Loader:
         self.plan, self.data, self.store = plan, data, store
 
     def raw(self, info: TensorInfo) -> Bytes:
-        """The tensor's bytes, a view: (rows, row_bytes)."""
-        return self.data[info.offset : info.offset + info.size_bytes].reshape(info.rows, -1)
+        """The tensor's bytes, a view: (rows, row_bytes).  Raises ModelError for weights that are not numbers."""
+        return finite_rows(self.data, info)
 
     def floats(self, info: TensorInfo) -> Floats:
         """The tensor as (rows, n) float32."""
@@ -175,7 +192,7 @@ def load(plan: Plan, data: Bytes, *, threads: int | None = None, store: PanelSto
         output_matrix = pool.submit(loader.matrix, GLOBAL, output)  # the largest first
         layers = tuple(pool.map(lambda i: _layer(loader, i), range(plan.spec.layers)))
         weights = Weights(
-            Embedding(loader.raw(embedding), embedding.type_name),
+            Embedding(stored_rows(data, embedding), embedding.type_name),  # not read here: NaN reaches the logits
             layers,
             loader.norm(Role.OUTPUT_NORM, GLOBAL),
             output_matrix.result(),

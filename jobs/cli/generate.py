@@ -86,6 +86,8 @@ def _stream(engine: Engine, request: Request, tokenizer: Tokenizer) -> None:
     engine.add(request)
     while not engine.idle:
         for event in engine.step():
+            if event.finish == "broken":
+                raise ModelError("expected finite logits, found NaN: the model's weights are damaged, or do not suit this text")
             if event.token not in request.stop_ids:
                 sys.stdout.write(text.push(event.token))
                 sys.stdout.flush()

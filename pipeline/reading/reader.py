@@ -31,7 +31,7 @@ from pagemill.pipeline.reading.reading import Reading, Run, together
 from pagemill.pipeline.reading.recovery import BEST_FIRST, FIRST, TURNS, Recovery, Rung, images, ramp
 from pagemill.pipeline.trace import NO_TRACE, Trace
 from pagemill.vision.encoder import Encoder
-from pagemill.vision.errors import BadPixels
+from pagemill.vision.errors import BadPixels, BrokenRows
 from pagemill.vision.patches import MULTIPLE_PX, prepare, to_patches
 from pagemill.vision.segments import page_prompt
 
@@ -186,6 +186,8 @@ class PageReader:
             if page.rung.keeps_image or page.rung.turn:
                 page.prompt = prompt
             self._add(page, run, prompt)
+        except BrokenRows as error:
+            self._fail(page, run, f"broken: {error}", "broken")
         except (ModelError, BadPixels) as error:
             self._fail(page, run, str(error))
         except Exception as error:  # one page must not end the run; the log has the trace
@@ -209,8 +211,8 @@ class PageReader:
         self._engine.cancel(event.ticket)
         self._end(page, run)
 
-    def _fail(self, page: _Page, run: Run, reason: str) -> None:
-        run.fail(reason)
+    def _fail(self, page: _Page, run: Run, reason: str, trouble: str = "failed") -> None:
+        run.fail(reason, trouble)
         self._end(page, run)
 
     def _end(self, page: _Page, run: Run) -> None:

@@ -14,7 +14,7 @@ from pagemill.pipeline.reading.postprocess import to_markdown
 from pagemill.pipeline.reading.quality import LoopDetector
 from pagemill.pipeline.reading.recovery import BEST_FIRST
 
-BROKEN = "the model's logits are not numbers: the weights may be damaged"
+BROKEN = "broken: the model's logits are not numbers: the weights may be damaged"
 PART_NAMES = ("upper half", "lower half")
 
 

@@ -35,7 +35,7 @@ from pagemill.decoder.weights.weights import Matrix, Part, padded
 from pagemill.vision.encoder import EncoderSettings
 from pagemill.vision.patches import Patches
 from pagemill.vision.positions import rope_tables
-from pagemill.vision.reference import check_patches
+from pagemill.vision.reference import check_patches, checked_rows
 from pagemill.vision.rounding import BLOCKS, to_bf16, to_codes
 from pagemill.vision.spec import VisionRole, VisionSpec
 from pagemill.vision.weights import StoredWeights
@@ -211,7 +211,7 @@ class _Recording:
         tables.segments[0, :6] = (0, count, 0, self._cache.base(0), BIDIRECTIONAL, count)
         step[ROWS], step[OUTPUTS], step[SEGMENTS] = count, blocks, 1
         self._program.run()
-        return self._out[:blocks, : self._spec.out_width].copy()
+        return checked_rows(self._out[:blocks, : self._spec.out_width].copy())
 
     def _record_layers(self) -> None:
         spec, record, weights, capacity = self._spec, self._record, self._encoder.weights, self.capacity

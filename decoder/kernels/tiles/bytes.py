@@ -35,11 +35,11 @@ def emit_byte_pack(e: Emitter, row: Value, packed: Value, chunks: Value, stride:
 def head_scale(e: Emitter, row: Value, chunks: Value) -> tuple[Value, Value]:
     """Lanes of codes per unit, and the float32 unit of a code, such that the head's largest value is 127."""
     b = e.b
-    slot = e.variable(e.zero(V16F))
+    sizes = e.variable(e.zero(V16I))
     with e.loop(chunks) as chunk:
-        e.set(slot, e.maximum(e.unary("fabs", e.load(e.at(row, e.scaled(chunk, 64)), V16F)), e.get(slot)))
-    largest, zero = e.max_lanes(e.get(slot)), e.const(0.0, F32)
-    some = b.fcmp_ordered(">", largest, e.const(_SMALLEST, F32))
+        e.set(sizes, e.larger(e.sizes(e.load(e.at(row, e.scaled(chunk, 64)), V16F)), e.get(sizes)))
+    largest, zero = e.peak(e.get(sizes)), e.const(0.0, F32)
+    some = b.fcmp_unordered(">", largest, e.const(_SMALLEST, F32))  # true of NaN, which then is the unit
     inverse = b.select(some, b.fdiv(e.const(_LARGEST, F32), largest), zero)
     return e.splat(inverse), b.select(some, b.fdiv(largest, e.const(_LARGEST, F32)), zero)
 

@@ -30,8 +30,7 @@ def emit_coded_pack(e: Emitter, row: Value, packed: Value, chunks: Value, stride
     with e.loop(b.lshr(chunks, e.const(1))) as block:
         source, record = e.at(row, e.scaled(block, 128)), e.at(packed, b.mul(block, stride))
         halves = [e.load(source, V16F, 64 * i) for i in range(2)]
-        largest = e.max_lanes(e.maximum(*(e.unary("fabs", half) for half in halves)))
-        inverse, scale = _scales(e, largest, _LARGEST_QUERY)
+        inverse, scale = _scales(e, e.peak(e.larger(*(e.sizes(half) for half in halves))), _LARGEST_QUERY)
         codes = [b.fptosi(e.unary("rint", b.fmul(half, inverse)), V16I) for half in halves]
         for i, code in enumerate(codes):
             e.store(record, b.trunc(code, vector(I8)), 16 * i)
@@ -83,10 +82,10 @@ def emit_coded_factors(rows: int, e: Emitter, packed: Value, scales: Value, fact
             scale = b.fpext(e.load(scales, vector(F16), 32 * chunk), V16F)
             product = b.fmul(e.load(packed, V16F, 64 * (chunk * rows + n)), scale)
             products.append(b.select(b.icmp_signed("<", e.lanes(16 * chunk), ends), product, e.zero(V16F)))
-        largest = products
-        while len(largest) > 1:
-            largest = [e.maximum(x, y) for x, y in zip(largest[::2], largest[1::2], strict=True)]
-        inverse, scale = _scales(e, e.max_lanes(largest[0]), _LARGEST_FACTOR)
+        sizes = [e.sizes(product) for product in products]
+        while len(sizes) > 1:
+            sizes = [e.larger(x, y) for x, y in zip(sizes[::2], sizes[1::2], strict=True)]
+        inverse, scale = _scales(e, e.peak(sizes[0]), _LARGEST_FACTOR)
         e.store(factors, scale, n * FACTOR_BYTES + _FACTOR_SCALE)
         for chunk, product in enumerate(products):
             whole = e.bits(e.fma(product, inverse, rounds), V16I)
@@ -125,8 +124,8 @@ def _joined(e: Emitter, halves: list[Value]) -> Value:
 
 
 def _scales(e: Emitter, largest: Value, bound: float) -> tuple[Value, Value]:
-    """Lanes of bound / largest, and largest / bound; zeros where all is zero."""
+    """Lanes of bound / largest, and largest / bound; zeros where all is zero, NaN where largest is."""
     b, zero = e.b, e.const(0.0, F32)
-    some = b.fcmp_ordered(">", largest, e.const(_SMALLEST, F32))
+    some = b.fcmp_unordered(">", largest, e.const(_SMALLEST, F32))
     inverse = b.select(some, b.fdiv(e.const(bound, F32), largest), zero)
     return e.splat(inverse), b.select(some, b.fdiv(largest, e.const(bound, F32)), zero)

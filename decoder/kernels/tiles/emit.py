@@ -124,6 +124,19 @@ class Emitter:
         """The larger; b where a is NaN."""
         return self.b.select(self.b.fcmp_ordered(">", a, b), a, b)
 
+    def sizes(self, x: Value) -> Value:
+        """The bits of |x| as integer lanes: they order as the values do, with infinity and then NaN above all numbers."""
+        kind = vector(I32, x.type.count)
+        return self.b.and_(self.bits(x, kind), self.const(0x7FFFFFFF, kind))
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The larger integer of each lane."""
+        return self.b.select(self.b.icmp_signed(">", a, b), a, b)
+
+    def peak(self, sizes: Value) -> Value:
+        """The largest of ``sizes`` as a float32: NaN or infinite where one of the values was, so that neither gets lost."""
+        return self.bits(self._fold(sizes, self.larger), F32)
+
     def bits(self, value: Value, kind: Value) -> Value:
         """The same bits as another type."""
         return self.b.bitcast(value, kind)
@@ -159,7 +172,7 @@ class Emitter:
         return self.call("llvm.x86.avx512bf16.dpbf16ps.512", V16F, total, self.bits(a, pairs), self.bits(b, pairs))
 
     def fence(self) -> None:
-        """No instruction: but loads stay on their side, so that the scheduler does not fill the registers with early ones."""
+        """A compiler barrier for loads: the scheduler would fill the registers with early ones."""
         kind = ir.FunctionType(ir.VoidType(), [])
         self.b.asm(kind, "", "~{memory}", [], True)
 

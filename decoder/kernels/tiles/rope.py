@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pagemill.decoder.kernels.tiles.bytes import KEY_SCALE_BYTES, head_scale, to_codes
-from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I16, I32, V16F, Emitter, Value, vector
+from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I16, I32, V16F, V16I, Emitter, Value, vector
 from pagemill.decoder.kernels.tiles.softmax import to_bf16
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS, VALUES_BYTES
 
@@ -89,10 +89,12 @@ def _butterfly(e: Emitter, x: Value, stride: int) -> Value:
 
 
 def _to_f16(e: Emitter, x: Value) -> Value:
-    """To nearest even; what float16 cannot hold becomes its largest finite value, so that a masked key never counts."""
+    """To nearest even; numbers that float16 cannot hold become its largest one.  Infinity and NaN stay what they are."""
     b = e.b
+    is_number = b.icmp_signed("<", e.sizes(x), e.const(0x7F800000, V16I))
     for sign, bound in ((">", LARGEST_F16), ("<", -LARGEST_F16)):
-        x = b.select(b.fcmp_ordered(sign, x, e.const(bound, V16F)), e.const(bound, V16F), x)
+        is_larger = b.and_(b.fcmp_ordered(sign, x, e.const(bound, V16F)), is_number)
+        x = b.select(is_larger, e.const(bound, V16F), x)
     return b.fptrunc(x, vector(F16))
 
 
@@ -151,8 +153,8 @@ def _quantized(e: Emitter, row: Value, block: Value) -> tuple[list[Value], Value
     """32 values as two vectors of codes and their float16 scale: the largest magnitude becomes 127."""
     b = e.b
     lanes = [e.load(e.at(row, e.scaled(block, 128)), V16F, 64 * i) for i in range(2)]
-    largest = e.max_lanes(e.maximum(*(e.unary("fabs", x) for x in lanes)))
-    some = b.fcmp_ordered(">", largest, e.const(0.0, F32))
+    largest = e.peak(e.larger(*(e.sizes(x) for x in lanes)))
+    some = b.fcmp_unordered(">", largest, e.const(0.0, F32))  # true of NaN, which then is the scale
     inverse = e.splat(b.select(some, b.fdiv(e.const(127.0, F32), largest), e.const(0.0, F32)))
     codes = [b.fptosi(e.unary("rint", b.fmul(x, inverse)), vector(I32)) for x in lanes]
     scale = b.fptrunc(b.fdiv(largest, e.const(127.0, F32)), F16)

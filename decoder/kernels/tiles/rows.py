@@ -141,10 +141,10 @@ def _pack_int8(kind: ActivationKind) -> Emit:
 
 def _scale(e: Emitter, src: Value, vectors: Value, scale: Value) -> Value:
     """Write max|x| / 127; give 127 / max|x| in every lane, 0 for a block of zeros."""
-    peak = e.variable(e.zero(V16F))
+    sizes = e.variable(e.zero(V16I))
     with e.loop(vectors) as i:
-        e.set(peak, e.maximum(e.unary("fabs", e.load(src, V16F, e.scaled(i, VECTOR_BYTES))), e.get(peak)))
-    largest = e.max_lanes(e.get(peak))
+        e.set(sizes, e.larger(e.sizes(e.load(src, V16F, e.scaled(i, VECTOR_BYTES))), e.get(sizes)))
+    largest = e.peak(e.get(sizes))  # not finite where a value is not: the scale then carries it into the product
     e.store(scale, e.b.fdiv(largest, e.const(127.0, F32)))
     is_zero = e.b.fcmp_ordered("==", largest, e.const(0.0, F32))
     return e.splat(e.b.select(is_zero, e.const(0.0, F32), e.b.fdiv(e.const(127.0, F32), largest)))

@@ -24,10 +24,10 @@ Precision = Literal["f32", "bf16"]
 
 
 def exp2(e: Emitter, x: Value, powers: Sequence[float] = _EXP2) -> Value:
-    """2^x for x <= 0, lanes of float32; 2^-126 below that.  exp2(0) is 1."""
+    """2^x for x <= 0, lanes of float32; 2^-126 below x = -126, NaN for NaN.  exp2(0) is 1."""
     b, kind = e.b, x.type
     integers = vector(I32, kind.count)
-    x = e.maximum(x, e.const(_SMALLEST_EXPONENT, kind))
+    x = e.maximum(e.const(_SMALLEST_EXPONENT, kind), x)  # in this order NaN stays
     rounded = b.fadd(x, e.const(_ROUNDS_TO_INTEGER, kind))
     fraction = b.fsub(x, b.fsub(rounded, e.const(_ROUNDS_TO_INTEGER, kind)))
     power = e.const(powers[-1], kind)
