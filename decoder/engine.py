@@ -18,6 +18,7 @@ from pagemill.decoder.batch import Event, Finish, Request, Segment
 from pagemill.decoder.errors import ContextFull, ModelError
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.model import Model
+from pagemill.decoder.network.arithmetic import has_exact_attention
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import codec_named
 from pagemill.decoder.network.transformer import Forward
@@ -151,9 +152,7 @@ class Engine:
 
 
 def _forward(model: Model, cache: KvCache, team: Team, *, rows: int, outputs: int) -> Forward:
-    """attention runs in bf16 only where the matrix products are rounded anyway."""
-    rounded = any(info.type_name not in ("F32", "F16") for info in model.plan.tensors.values())
-    exact = model.plan.exact or not rounded or cache.codec.name == "f32"
+    exact = has_exact_attention(model.plan) or cache.codec.name == "f32"
     return Forward(model, cache, team, rows=rows, outputs=outputs, exact=exact)
 
 

@@ -80,6 +80,17 @@ class ExpertSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """One transformer block: x += attention(norm(x)); x += feed_forward(norm(x)).  Text models and encoders have them."""
+
+    width: int
+    ff_width: int
+    norm: NormSpec
+    attention: AttentionSpec
+    activation: Literal["silu", "gelu_tanh"]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """All that one forward pass needs to know.  attention: one entry a layer (layers may differ)."""
 
@@ -102,3 +113,7 @@ class ModelSpec:
     def layers(self) -> int:
         """How many layers."""
         return len(self.attention)
+
+    def block(self, layer: int) -> BlockSpec:
+        """The facts of one layer's block."""
+        return BlockSpec(self.width, self.ff_width, self.norm, self.attention[layer], self.activation)

@@ -25,8 +25,9 @@ from pagemill.decoder.batch import Prompt, Request, Tokens
 from pagemill.decoder.engine import Engine, logits
 from pagemill.decoder.errors import ModelError
 from pagemill.decoder.model import open_model
-from pagemill.vision.encoder import Encoder, open_encoder
+from pagemill.vision.encoder import open_encoder
 from pagemill.vision.patches import prepare, to_patches
+from pagemill.vision.protocol import Encoder
 from pagemill.vision.segments import page_prompt
 from tests.answers import ORACLES, ROOT
 from tests.bench.models import TextShape, VisionShape, write_text_model, write_vision_model
@@ -90,7 +91,7 @@ def _oracles() -> Digests:
 def _embeddings(path: Path, images: list[Path]) -> Digests:
     for precision in ("f32", "int8"):
         try:
-            encoder = open_encoder(path, precision=precision)  # type: ignore[arg-type]
+            encoder = open_encoder(path, precision=precision)
         except ModelError as error:
             yield f"{path.stem} {precision}", type(error).__name__
             continue
@@ -105,7 +106,7 @@ def _embeddings(path: Path, images: list[Path]) -> Digests:
 def _pages(text: Path, mmproj: Path, images: list[Path]) -> Digests:
     """Tokens and log-probs of pages that are read together."""
     for precision in ("f32", "int8"):
-        model, encoder = open_model(text), open_encoder(mmproj, precision=precision)  # type: ignore[arg-type]
+        model, encoder = open_model(text), open_encoder(mmproj, precision=precision)
         engine = Engine(model, slots=8, context=2048)
         for image in images:
             rows = encoder.encode(to_patches(_pixels(image, encoder), encoder.spec))
@@ -137,7 +138,7 @@ def _random_model() -> Digests:
             engine.close()
             yield f"random {cache}", _digest(np.array([(event.key, event.token, event.log_prob) for event in events]))
         for precision in ("f32", "int8"):
-            encoder = open_encoder(mmproj, precision=precision)  # type: ignore[arg-type]
+            encoder = open_encoder(mmproj, precision=precision)
             noise = np.random.default_rng(3).standard_normal((3, 448, 336), np.float32)
             yield f"random page {precision}", _digest(encoder.encode(to_patches(noise, encoder.spec)))
             encoder.close()

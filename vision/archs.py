@@ -12,6 +12,7 @@ from typing import Final
 from pagemill.decoder.errors import Refused
 from pagemill.decoder.facts import Facts
 from pagemill.decoder.gguf.header import Header
+from pagemill.decoder.spec import Role
 from pagemill.decoder.tensors import TensorRow
 from pagemill.vision.spec import VisionRole, VisionSpec
 
@@ -32,7 +33,7 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "vision.window_size": (0,),
 }
 
-Row = TensorRow[VisionRole, VisionSpec]
+Row = TensorRow[Role | VisionRole, VisionSpec]
 
 
 def _vector(spec: VisionSpec, _: int) -> tuple[int, ...]:
@@ -46,15 +47,15 @@ def _square(spec: VisionSpec, _: int) -> tuple[int, ...]:
 _PIXTRAL: Final[tuple[Row, ...]] = (
     Row(VisionRole.PATCH_EMBEDDING, "v.patch_embd", lambda s, _: (s.patch_px, s.patch_px, 3, s.width)),
     Row(VisionRole.PRE_NORM, "v.pre_ln", _vector),
-    Row(VisionRole.ATTN_NORM, "v.blk.{layer}.ln1", _vector),
-    Row(VisionRole.ATTN_Q, "v.blk.{layer}.attn_q", _square),
-    Row(VisionRole.ATTN_K, "v.blk.{layer}.attn_k", _square),
-    Row(VisionRole.ATTN_V, "v.blk.{layer}.attn_v", _square),
-    Row(VisionRole.ATTN_OUTPUT, "v.blk.{layer}.attn_out", _square),
-    Row(VisionRole.FFN_NORM, "v.blk.{layer}.ln2", _vector),
-    Row(VisionRole.FFN_GATE, "v.blk.{layer}.ffn_gate", lambda s, _: (s.width, s.ff_width)),
-    Row(VisionRole.FFN_UP, "v.blk.{layer}.ffn_up", lambda s, _: (s.width, s.ff_width)),
-    Row(VisionRole.FFN_DOWN, "v.blk.{layer}.ffn_down", lambda s, _: (s.ff_width, s.width)),
+    Row(Role.ATTN_NORM, "v.blk.{layer}.ln1", _vector),
+    Row(Role.ATTN_Q, "v.blk.{layer}.attn_q", _square),
+    Row(Role.ATTN_K, "v.blk.{layer}.attn_k", _square),
+    Row(Role.ATTN_V, "v.blk.{layer}.attn_v", _square),
+    Row(Role.ATTN_OUTPUT, "v.blk.{layer}.attn_out", _square),
+    Row(Role.FFN_NORM, "v.blk.{layer}.ln2", _vector),
+    Row(Role.FFN_GATE, "v.blk.{layer}.ffn_gate", lambda s, _: (s.width, s.ff_width)),
+    Row(Role.FFN_UP, "v.blk.{layer}.ffn_up", lambda s, _: (s.width, s.ff_width)),
+    Row(Role.FFN_DOWN, "v.blk.{layer}.ffn_down", lambda s, _: (s.ff_width, s.width)),
     Row(VisionRole.PROJECTOR_NORM, "mm.input_norm", _vector),
     Row(VisionRole.PROJECTOR_MERGE, "mm.patch_merger", lambda s, _: (s.width * s.merge**2, s.width)),
     Row(VisionRole.PROJECTOR_IN, "mm.1", lambda s, _: (s.width, s.out_width)),

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from pagemill.decoder.errors import Refused
 from pagemill.decoder.facts import Facts
 from pagemill.decoder.gguf.header import Header, TensorInfo
+from pagemill.decoder.spec import Role
 from pagemill.decoder.tensors import find_tensors, format_reasons, shape_reasons, stranger_reasons
 from pagemill.vision.archs import architecture_of
 from pagemill.vision.spec import VisionRole, VisionSpec
 
-Key = tuple[VisionRole, int]
+Key = tuple[Role | VisionRole, int]
 
 
 @dataclass(frozen=True, slots=True)

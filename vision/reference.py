@@ -12,6 +12,7 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
+from pagemill.decoder.spec import Role
 from pagemill.decoder.tensors import GLOBAL
 from pagemill.vision.errors import BadPixels, BrokenRows
 from pagemill.vision.patches import Patches
@@ -48,18 +49,18 @@ class ReferenceEncoder:
 
     def _attention(self, layer: int, rows: Array, tables: tuple[Array, Array]) -> Array:
         spec, weights = self.spec, self._weights
-        normed = rms_norm(rows, weights[VisionRole.ATTN_NORM, layer], spec.eps)
+        normed = rms_norm(rows, weights[Role.ATTN_NORM, layer], spec.eps)
         shape = (len(rows), spec.heads, spec.head_dim)
-        query = rotate((normed @ weights[VisionRole.ATTN_Q, layer].T).reshape(shape), tables, spec)
-        key = rotate((normed @ weights[VisionRole.ATTN_K, layer].T).reshape(shape), tables, spec)
-        value = (normed @ weights[VisionRole.ATTN_V, layer].T).reshape(shape)
-        return attend(query, key, value).reshape(len(rows), spec.width) @ weights[VisionRole.ATTN_OUTPUT, layer].T
+        query = rotate((normed @ weights[Role.ATTN_Q, layer].T).reshape(shape), tables, spec)
+        key = rotate((normed @ weights[Role.ATTN_K, layer].T).reshape(shape), tables, spec)
+        value = (normed @ weights[Role.ATTN_V, layer].T).reshape(shape)
+        return attend(query, key, value).reshape(len(rows), spec.width) @ weights[Role.ATTN_OUTPUT, layer].T
 
     def _feed_forward(self, layer: int, rows: Array) -> Array:
-        normed = rms_norm(rows, self._weights[VisionRole.FFN_NORM, layer], self.spec.eps)
-        gate = normed @ self._weights[VisionRole.FFN_GATE, layer].T
-        up = normed @ self._weights[VisionRole.FFN_UP, layer].T
-        return (silu(gate) * up) @ self._weights[VisionRole.FFN_DOWN, layer].T
+        normed = rms_norm(rows, self._weights[Role.FFN_NORM, layer], self.spec.eps)
+        gate = normed @ self._weights[Role.FFN_GATE, layer].T
+        up = normed @ self._weights[Role.FFN_UP, layer].T
+        return (silu(gate) * up) @ self._weights[Role.FFN_DOWN, layer].T
 
     def _project(self, rows: Array, blocks: int) -> Array:
         spec, weights = self.spec, self._weights

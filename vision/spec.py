@@ -6,21 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from pagemill.decoder.spec import AttentionSpec, BlockSpec, NormSpec, RopeSpec
+
 
 class VisionRole(Enum):
-    """What a tensor of the encoder is for.  ``archs.VISION_TENSORS`` gives the file's name of each role."""
+    """What a tensor is for that only encoders have; those of transformer blocks have decoder's ``Role``."""
 
     PATCH_EMBEDDING = "patch_embedding"
     PRE_NORM = "pre_norm"
-    ATTN_NORM = "attn_norm"
-    ATTN_Q = "attn_q"
-    ATTN_K = "attn_k"
-    ATTN_V = "attn_v"
-    ATTN_OUTPUT = "attn_output"
-    FFN_NORM = "ffn_norm"
-    FFN_GATE = "ffn_gate"
-    FFN_UP = "ffn_up"
-    FFN_DOWN = "ffn_down"
     PROJECTOR_NORM = "projector_norm"
     PROJECTOR_MERGE = "projector_merge"
     PROJECTOR_IN = "projector_in"
@@ -57,6 +50,13 @@ class VisionSpec:
     def head_dim(self) -> int:
         """Width of one head."""
         return self.width // self.heads
+
+    @property
+    def block(self) -> BlockSpec:
+        """One transformer block; its angles come from the page's grid, not from a base."""
+        rope = RopeSpec(self.rope_base, self.head_dim, self.rope_pairing)
+        attention = AttentionSpec(self.heads, self.heads, self.head_dim, self.head_dim**-0.5, rope=rope)
+        return BlockSpec(self.width, self.ff_width, NormSpec("rms", self.eps), attention, "silu")
 
     @property
     def patch_width(self) -> int:

@@ -1,4 +1,4 @@
-"""The encoder's weights as float32 arrays, in the form that the passes use: rows are outputs, merge columns in block order."""
+"""An encoder planned from its header, and its tensors in the order in which the passes use them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.files import open_file
-from pagemill.decoder.gguf.header import TensorInfo
-from pagemill.decoder.tensors import GLOBAL
-from pagemill.decoder.weights.weights import finite_rows
+from pagemill.decoder.weights.loader import Loader, Rounding
+from pagemill.decoder.weights.panel_store import PanelStore
 from pagemill.vision.plan import Key, VisionPlan, plan
 from pagemill.vision.spec import VisionRole, VisionSpec
 
+Floats = NDArray[np.float32]
 
-@dataclass(frozen=True, slots=True)
-class StoredWeights:
-    """A planned file, mapped: each tensor is read when asked for and nothing is kept."""
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedEncoder:
+    """An encoder that can run, before its weights are read.  file: the whole file, mapped."""
+
+    path: Path
     plan: VisionPlan
     file: NDArray[np.uint8]
 
@@ -30,35 +31,33 @@ class StoredWeights:
         """The encoder's facts."""
         return self.plan.spec
 
-    def matrix(self, role: VisionRole, layer: int = GLOBAL) -> NDArray[np.float32]:
-        """A role's weights: (outputs, inputs) float32, or (1, width) for a norm."""
-        weights = read_rows(self.file, self.plan.tensors[role, layer])
-        if role is VisionRole.PATCH_EMBEDDING:
-            return weights.reshape(self.spec.width, self.spec.patch_width)
-        if role is VisionRole.PROJECTOR_MERGE:
-            return to_block_columns(weights, self.spec)
-        return weights
+    def loader(self, rounding: Rounding, store: PanelStore | None = None) -> Loader:
+        """Reads its tensors.  rounding: of the layers' matrices."""
+        return Loader(self.file, self.plan.tensors, {}, rounding, store)
 
-    def all(self) -> Mapping[Key, NDArray[np.float32]]:
-        """Every tensor, dequantized."""
-        return {(role, layer): self.matrix(role, layer) for role, layer in self.plan.tensors}
+    def weights(self) -> Mapping[Key, Floats]:
+        """Every tensor as float32: (outputs, inputs), or (1, width) for a norm.  Raises ModelError for NaN and infinity."""
+        loader = self.loader("float")
+        return {key: arrange(key[0], loader.floats(info), self.spec) for key, info in self.plan.tensors.items()}
 
 
-def open_weights(path: Path, *, text_width: int | None = None) -> StoredWeights:
-    """Map an mmproj file and plan it; NotGguf or Refused if it cannot run."""
-    header, file = open_file(path)
-    return StoredWeights(plan(header, text_width=text_width), file)
+def plan_encoder(path: str | Path, *, text_width: int | None = None) -> PlannedEncoder:
+    """Map an mmproj file and plan it; NotGguf or Refused (with every reason) if it cannot run.
 
-
-def read_rows(file: NDArray[np.uint8], info: TensorInfo) -> NDArray[np.float32]:
-    """Dequantize a tensor of ``file``: (rows, row length) float32, the later dimensions folded into rows.
-
-    Raises ModelError for weights that are not numbers.
+    text_width: width of the text model that reads the rows.
     """
-    return FORMATS[info.type_name].dequantize(finite_rows(file, info))
+    header, file = open_file(path)
+    return PlannedEncoder(Path(path), plan(header, text_width=text_width), file)
 
 
-def to_block_columns(weights: NDArray[np.float32], spec: VisionSpec) -> NDArray[np.float32]:
+def arrange(role: object, rows: Floats, spec: VisionSpec) -> Floats:
+    """A tensor's rows as a product uses them.  rows: (later dimensions, first dimension) as the file has them."""
+    if role is VisionRole.PATCH_EMBEDDING:
+        return rows.reshape(spec.width, spec.patch_width)
+    return to_block_columns(rows, spec) if role is VisionRole.PROJECTOR_MERGE else rows
+
+
+def to_block_columns(weights: Floats, spec: VisionSpec) -> Floats:
     """Reorder the merge matrix's columns from (channel, dy, dx), as files have them, to (dy, dx, channel).
 
     A block's patches stand together in block order, so its merged row is then just their rows one after the other.

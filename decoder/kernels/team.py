@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,26 @@ def available_cores() -> int:
     return max(1, min(cores, _cgroup_cores()))
 
 
+def default_threads(topology: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Threads that a team has unless told otherwise: one for each physical core within ``available_cores``.
+
+    Two threads of one core share its vector units: a second one adds nothing to a product and slows the barriers.
+    """
+    return max(1, min(available_cores(), _physical_cores(topology)))
+
+
+def _physical_cores(topology: Path) -> int:
+    """Physical cores of those that this process may use; a large number where the system does not say."""
+    if sys.platform == "darwin":
+        found = subprocess.run(["sysctl", "-n", "hw.physicalcpu"], capture_output=True, text=True, check=False).stdout
+        return int(found) if found.strip().isdecimal() else 1 << 30
+    try:
+        allowed = os.sched_getaffinity(0)
+        return len({(topology / f"cpu{number}" / "topology" / "thread_siblings_list").read_text() for number in allowed})
+    except (AttributeError, OSError):
+        return 1 << 30
+
+
 def _cgroup_cores() -> int:
     """Whole cores of the cgroup's CPU quota (v2); a large number where there is none."""
     try:
@@ -34,7 +56,7 @@ def _cgroup_cores() -> int:
 
 
 class Team:
-    """``threads`` threads, the caller's among them.
+    """``threads`` threads, the caller's among them; None is ``default_threads``.
 
     Raises ValueError when more threads are asked than there are cores: a spinning barrier collapses then.  crowded: allow it,
     for tests of what does not depend on the number of threads.
@@ -42,7 +64,7 @@ class Team:
 
     def __init__(self, threads: int | None = None, *, crowded: bool = False) -> None:
         cores = available_cores()
-        self.threads = cores if threads is None else threads
+        self.threads = default_threads() if threads is None else threads
         if not 1 <= self.threads <= (max(cores, self.threads) if crowded else cores):
             raise ValueError(f"threads must be between 1 and the {cores} cores available here, found {self.threads}")
         self._gate = aligned(16, np.int64)

@@ -1,6 +1,7 @@
-"""Recording a transformer: the two shapes that every layer is made of, a product of packed rows and an attention.
+"""Recording a transformer: products of packed rows, attentions, and the blocks that are made of them.
 
-Used by ``transformer`` and by the vision encoder.  What changes from step to step stays in ``StepTables``.
+``transformer.Forward`` and the vision encoder are short lists of these.  What changes from step to step stays in
+``StepTables``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.network.kv_cache import KvCache
-from pagemill.decoder.spec import AttentionSpec
-from pagemill.decoder.weights.weights import Matrix, padded
+from pagemill.decoder.spec import AttentionSpec, BlockSpec
+from pagemill.decoder.weights.loader import Layer, Matrix, padded
 
 Floats = NDArray[np.float32]
 
@@ -61,6 +62,29 @@ class Recorder:
     def __init__(self, program: Program, cache: KvCache, tables: StepTables, precision: Literal["f32", "bf16"]) -> None:
         self.program, self._cache, self._tables, self._precision = program, cache, tables, precision
         self._packed: dict[tuple[ActivationKind, int, int], Activations] = {}
+        self._rows: dict[tuple[str, int, int], Array] = {}
+
+    def block(self, spec: BlockSpec, number: int, layer: Layer, x: Array) -> None:
+        """x += attention(norm(x)); x += feed_forward(norm(x)).  number: of the cache's layer."""
+        self.transform(spec, layer, self.attend(spec, number, layer, x), x)
+
+    def attend(self, spec: BlockSpec, number: int, layer: Layer, x: Array) -> Array:
+        """attention(norm(x)), a buffer that the next block's attention overwrites."""
+        facts = spec.attention
+        qkv = self._buffer("qkv", len(x), layer.qkv.width)
+        attended = self._buffer("attended", len(x), facts.heads * facts.head_dim)
+        self.product(Source("rms", x, spec.width, spec.norm.eps, layer.attn_norm), layer.qkv, qkv)
+        norms = HeadNorms(layer.q_norm, layer.k_norm, spec.norm.eps)
+        self.attention(facts, number, qkv, layer.qkv.columns, norms, attended)
+        return attended
+
+    def transform(self, spec: BlockSpec, layer: Layer, attended: Array, x: Array, *, rows: int = ROWS) -> None:
+        """x += output(attended); x += down(activation(gate(norm(x))) * up(norm(x)))."""
+        gate_up = self._buffer("gate_up", len(x), layer.gate_up.width)
+        self.product(Source("copy", attended, attended.shape[1]), layer.attn_output, x, rows=rows, add=True)
+        self.product(Source("rms", x, spec.width, spec.norm.eps, layer.ffn_norm), layer.gate_up, gate_up, rows=rows)
+        gated = Source(f"{spec.activation}_gated", gate_up, spec.ff_width, up_column=layer.gate_up.columns[1])
+        self.product(gated, layer.down, x, rows=rows, add=True)
 
     def product(self, source: Source, matrix: Matrix, out: Array, *, rows: int = ROWS, add: bool = False) -> None:
         """out = matrix @ source(row), or out += with add.  Rows are packed once for the parts that read them alike."""
@@ -121,6 +145,13 @@ class Recorder:
             capacity=cache.capacity,
             precision=self._precision,
         )
+
+    def _buffer(self, name: str, count: int, width: int) -> Array:
+        """Rows between the ops of a block: one buffer of each size serves all layers."""
+        key = (name, count, width)
+        if key not in self._rows:
+            self._rows[key] = new_rows(count, width)
+        return self._rows[key]
 
     def _activations(self, kind: ActivationKind, width: int, capacity: int) -> Activations:
         """Packed rows are read before the next are made: one buffer per kind and size serves all layers."""

@@ -21,8 +21,8 @@ from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.model import Model
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.positions import rope_tables
-from pagemill.decoder.network.recorder import HeadNorms, Recorder, StepTables, new_rows
-from pagemill.decoder.weights.weights import Layer
+from pagemill.decoder.network.recorder import Recorder, StepTables, new_rows
+from pagemill.decoder.weights.loader import Layer
 
 Floats = NDArray[np.float32]
 
@@ -39,7 +39,7 @@ class Forward:
         self._angles = rope_tables(rope, weights.rope_divisors, cache.capacity) if rope else None
         self._record = Recorder(self._program, cache, self._tables, "bf16" if isa.bf16 and not exact else "f32")
         self._x, self._output_rows = new_rows(rows, spec.width), np.zeros(outputs, np.int64)
-        last = self._record_layers(weights.layers, rows, outputs)
+        last = self._record_layers(weights.layers, outputs)
         self._logits = new_rows(outputs, spec.vocab)
         final = Source("rms", last, spec.width, spec.norm.eps, weights.output_norm)
         self._record.product(final, weights.output, self._logits, rows=OUTPUTS)
@@ -51,44 +51,17 @@ class Forward:
         logits: Floats = self._logits[: self._program.step[OUTPUTS], : self.spec.vocab]
         return logits
 
-    def _record_layers(self, layers: Sequence[Layer], rows: int, outputs: int) -> Array:
-        """x += attention(norm(x)); x += feed_forward(norm(x)); row buffers are shared by all layers.
-
-        After the last attention only the rows that need logits go on; returns their buffer.
-        """
-        buffers: dict[tuple[str, int], Array] = {}
-
-        def buffer(name: str, width: int) -> Array:
-            if (name, width) not in buffers:
-                buffers[name, width] = new_rows(rows, width)
-            return buffers[name, width]
-
-        for number, layer in enumerate(layers):
-            facts = self.spec.attention[number]
-            attended = buffer("attended", facts.heads * facts.head_dim)
-            self._attend(number, layer, buffer("qkv", layer.qkv.width), attended)
-            if number < len(layers) - 1:
-                self._transform(layer, attended, self._x, buffer("gate_up", layer.gate_up.width))
-        last, chosen = new_rows(outputs, self.spec.width), new_rows(outputs, attended.shape[1])
-        for source, target in ((self._x, last), (attended, chosen)):
+    def _record_layers(self, layers: Sequence[Layer], outputs: int) -> Array:
+        """Every block; after the last attention only the rows that need logits go on.  Returns their buffer."""
+        record, spec, last = self._record, self.spec, len(layers) - 1
+        for number, layer in enumerate(layers[:last]):
+            record.block(spec.block(number), number, layer, self._x)
+        attended = record.attend(spec.block(last), last, layers[last], self._x)
+        x, chosen = new_rows(outputs, spec.width), new_rows(outputs, attended.shape[1])
+        for source, target in ((self._x, x), (attended, chosen)):
             prepare(self._program, Source("copy", source, target.shape[1], index=self._output_rows), target, rows=OUTPUTS)
-        self._transform(layer, chosen, last, new_rows(outputs, layer.gate_up.width), rows=OUTPUTS)
-        return last
-
-    def _attend(self, number: int, layer: Layer, qkv: Array, attended: Array) -> None:
-        """attended = attention(norm(x))."""
-        spec, record, facts = self.spec, self._record, self.spec.attention[number]
-        record.product(Source("rms", self._x, spec.width, spec.norm.eps, layer.attn_norm), layer.qkv, qkv)
-        norms = HeadNorms(layer.q_norm, layer.k_norm, spec.norm.eps)
-        record.attention(facts, number, qkv, layer.qkv.columns, norms, attended)
-
-    def _transform(self, layer: Layer, attended: Array, x: Array, gate_up: Array, rows: int = ROWS) -> None:
-        """x += output(attended); x += down(activation(gate(norm(x))) * up(norm(x)))."""
-        spec, record = self.spec, self._record
-        record.product(Source("copy", attended, attended.shape[1]), layer.attn_output, x, rows=rows, add=True)
-        record.product(Source("rms", x, spec.width, spec.norm.eps, layer.ffn_norm), layer.gate_up, gate_up, rows=rows)
-        gated = Source(f"{spec.activation}_gated", gate_up, spec.ff_width, up_column=layer.gate_up.columns[1])
-        record.product(gated, layer.down, x, rows=rows, add=True)
+        record.transform(spec.block(last), layers[last], chosen, x, rows=OUTPUTS)
+        return x
 
     def _lay_out(self, segments: Sequence[Segment]) -> None:
         """Lay the segments' rows one after the other, and say in the tables whose they are."""

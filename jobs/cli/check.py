@@ -15,7 +15,6 @@ from pagemill.jobs.cli.app import SOME_FAILED
 from pagemill.jobs.cli.run import split_inputs
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.ledger_view import open_view
-from pagemill.jobs.models.fit import check_model, check_threads
 from pagemill.jobs.run.estimate import Measured, measure, spread
 from pagemill.jobs.run.job import Inputs, ReaderOpener, find_inputs, inspect_inputs, provenance_of
 from pagemill.jobs.run.progress import as_clock
@@ -31,9 +30,7 @@ def check_job(inputs: Sequence[str], flags: Mapping[tuple[str, str], object], sa
     """Prints what was found and measured; writes nothing.  sample: pages to read, 0 for none."""
     job_file, paths = split_inputs(inputs)
     config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
-    check_threads(config.engine.threads)
     job = resolve_job(config)
-    check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
     from pagemill.jobs.run.opening import (
         open_reader,  # loads the engine, which takes longer than to find a fault in the settings
     )

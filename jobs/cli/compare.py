@@ -16,7 +16,7 @@ from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from pagemill.jobs.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from pagemill.vision.encoder import Precision
+    from pagemill.vision.arithmetic import Precision
     from pagemill.vision.spec import VisionSpec
 
 
@@ -27,7 +27,7 @@ def write_logits(model: Path, tokens: Path, out: Path, *, kv_cache: str, exact: 
         raise InputError(f"{tokens}: expected one dimension of integers, found {ids.dtype} of shape {ids.shape}")
     from pagemill.decoder.engine import logits
     from pagemill.decoder.model import open_model
-    from pagemill.jobs.models.fit import check_threads
+    from pagemill.jobs.run.spec import check_threads
 
     check_threads(threads)
     opened = open_model(model, kv_cache=kv_cache, exact=exact)
@@ -48,7 +48,7 @@ def write_embeddings(
     """Writes (rows, width) float32 of an image file, or of pixels that need no preprocessing."""
     if (image is None) == (pixels is None):
         raise InputError("expected an IMAGE or --pixels FILE.npy, found " + ("neither" if image is None else "both"))
-    from pagemill.jobs.models.fit import check_threads
+    from pagemill.jobs.run.spec import check_threads
     from pagemill.vision.encoder import open_encoder
     from pagemill.vision.errors import BadPixels
     from pagemill.vision.patches import to_patches

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagemill import __version__
 from pagemill.decoder.kernels.isa import detect
-from pagemill.decoder.kernels.team import available_cores
+from pagemill.decoder.kernels.team import available_cores, default_threads
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import find_model
 from pagemill.jobs.settings.config import ModelSection
@@ -33,7 +33,7 @@ def _facts() -> list[tuple[str, str]]:
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("cpu", _cpu_name()),
         ("cpu variant", f"{isa.name} (int8 products: {isa.dot}, bf16 products: {'yes' if isa.bf16 else 'no'})"),
-        ("threads", f"{cores} available of {os.cpu_count()} in the machine"),
+        ("threads", f"{default_threads()} by default, {cores} available of {os.cpu_count()} in the machine"),
         ("memory", _memory()),
         ("encoder backends", ", ".join(BACKENDS)),
         ("sample model", _sample_model()),

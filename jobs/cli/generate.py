@@ -15,7 +15,7 @@ from pagemill.decoder.errors import ModelError
 from pagemill.decoder.model import Model, open_model
 from pagemill.decoder.sampler import Sampling
 from pagemill.decoder.tokenizer.tokenizer import Tokenizer
-from pagemill.jobs.models.fit import check_threads
+from pagemill.jobs.run.spec import check_threads
 
 
 @dataclass(frozen=True, slots=True)

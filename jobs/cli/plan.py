@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pagemill.decoder.describe import bytes_text, describe
 from pagemill.decoder.gguf.files import open_file
-from pagemill.jobs.models.fit import plan_encoder, text_plan
 from pagemill.jobs.models.memory import free_memory
+from pagemill.jobs.models.planned import plan_encoder, plan_text
 
 Rows = list[tuple[str, str]]
 
@@ -25,14 +25,14 @@ def print_plan(path: Path, kv_cache: str) -> int:
 
 
 def _text_rows(path: Path, kv_cache: str) -> Rows:
-    planned = text_plan(path, kv_cache=kv_cache)
+    planned = plan_text(path, kv_cache)
     template = "usable" if planned.template else "none"
     rows = [*describe(planned.plan), ("chat template", template), *(("warning", one) for one in planned.warnings)]
     return rows + _memory_row(planned.plan.resident_bytes + planned.plan.cached_token_bytes)
 
 
 def _encoder_rows(path: Path) -> Rows:
-    planned = plan_encoder(path)
+    planned = plan_encoder(path).plan
     spec = planned.spec
     rows = [
         ("architecture", f"{spec.architecture} (a vision encoder)"),

@@ -11,7 +11,6 @@ from pathlib import Path
 from pagemill.jobs.cli.app import SOME_FAILED
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import REAL_MODEL_ADVICE
-from pagemill.jobs.models.fit import check_model, check_threads
 from pagemill.jobs.run.copies import copies_of
 from pagemill.jobs.run.job import Report, run_job
 from pagemill.jobs.run.progress import Progress, open_progress
@@ -32,9 +31,7 @@ def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]
 
 def run_with(config: Config) -> int:
     """Runs a job of these settings."""
-    check_threads(config.engine.threads)
     job = resolve_job(config)
-    check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
     progress = open_progress(config.run.progress, sys.stderr, sys.stdout)
     logging.basicConfig(format="pagemill: %(message)s", level=logging.WARNING)
     if job.model.embedded:

@@ -16,7 +16,6 @@ from pathlib import Path
 from pagemill.jobs.cli.app import SOME_FAILED
 from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
 from pagemill.jobs.inputs.remote import is_url
-from pagemill.jobs.models.fit import check_model, check_threads
 from pagemill.jobs.run.job import ReaderOpener
 from pagemill.jobs.run.progress import Progress, Snapshot, open_progress
 from pagemill.jobs.run.spec import resolve_job
@@ -50,10 +49,8 @@ class Places:
 def watch_folders(job_file: Path, flags: Mapping[tuple[str, str], object], *, once: bool) -> int:
     """Watches what a job file names.  once: ends when everything that is there has ended."""
     config = load_config(job_file, os.environ, flags)
-    check_threads(config.engine.threads)
     places = places_of(config)
-    job = resolve_job(config)
-    check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
+    resolve_job(config)  # refuses now what no batch could run with
     progress = open_progress(config.run.progress, sys.stderr, sys.stdout)
     logging.basicConfig(format="pagemill: %(message)s", level=logging.WARNING)
     from pagemill.jobs.run.opening import (

@@ -10,17 +10,11 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagemill.decoder.gguf.files import open_file
-from pagemill.decoder.kernels.isa import detect
 from pagemill.decoder.network.kv_codec import round_capacity
-from pagemill.decoder.plan import Plan
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.models.files import ModelFiles
-from pagemill.jobs.models.fit import text_plan
+from pagemill.jobs.models.planned import PlannedPair, resolve_settings
 from pagemill.jobs.settings.config import Config
-from pagemill.vision.backends.cpu import working_bytes
-from pagemill.vision.plan import VisionPlan
-from pagemill.vision.plan import plan as plan_vision
+from pagemill.vision.backends.cost import encoder_bytes
 
 SHARE_OF_FREE = 0.9
 """Of the memory that is free at the start; the rest is left to others."""
@@ -41,7 +35,7 @@ class Need:
     page: int
 
 
-def pages_at_once(config: Config, model: ModelFiles, free_bytes: int | None = None) -> int:
+def pages_at_once(config: Config, pair: PlannedPair, free_bytes: int | None = None) -> int:
     """``engine.slots``, or as many as fit, with a warning.  Raises ConfigError when not even one does.
 
     free_bytes: of the machine, None to look.
@@ -52,9 +46,7 @@ def pages_at_once(config: Config, model: ModelFiles, free_bytes: int | None = No
         if free is None:
             return config.engine.slots
         budget = int(SHARE_OF_FREE * free)
-    header, _ = open_file(model.mmproj)
-    text = text_plan(model.text, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations).plan
-    return fitting(config.engine.slots, need(config, text, plan_vision(header)), budget)
+    return fitting(config.engine.slots, need(config, pair), budget)
 
 
 def fitting(slots: int, need: Need, budget: int) -> int:
@@ -75,17 +67,15 @@ def fitting(slots: int, need: Need, budget: int) -> int:
     return possible
 
 
-def need(config: Config, text: Plan, vision: VisionPlan) -> Need:
-    """What a job takes."""
-    spec = vision.spec
-    edge = min(config.vision.longest_edge_px or spec.longest_edge_px, spec.longest_edge_px)
-    side = -(-edge // config.vision.multiple_px) * config.vision.multiple_px // spec.patch_px
+def need(config: Config, pair: PlannedPair) -> Need:
+    """What a job takes: each part says it of itself."""
+    text, spec, resolved = pair.text.plan, pair.encoder.spec, resolve_settings(config, pair)
+    multiple = config.vision.multiple_px
+    side = -(-resolved.longest_edge_px // multiple) * multiple // spec.patch_px
     tokens = side**2 // spec.merge**2 + PROMPT_TOKENS + len(config.prompt.text) + config.engine.max_tokens
-    positions = round_capacity(min(tokens, config.engine.context, text.spec.context))
-    bf16 = detect().bf16 and config.vision.precision != "f32"
-    encoder = vision.weights * (2 if bf16 else 4) + working_bytes(spec, side**2, bf16=bf16)  # an upper bound for int8
-    rows = config.engine.slots + config.engine.chunk
-    engine = text.resident_bytes + text.step_bytes(rows, config.engine.slots)
+    positions = round_capacity(min(tokens, resolved.context))
+    encoder = encoder_bytes(pair.encoder.plan, pair.arithmetic, side**2)
+    engine = text.resident_bytes + text.step_bytes(config.engine.slots + config.engine.chunk, config.engine.slots)
     return Need(PROCESS_BYTES + encoder + engine, positions * text.cached_token_bytes)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
+from pagemill.jobs.models.planned import Resolved
 from pagemill.jobs.settings.config import SHAPES_TEXT, Config
 
-#: Raise it when the same settings begin to mean other text; finished work of before then counts as other work.
-SETTINGS_VERSION = 1
+SETTINGS_VERSION = 2
+"""Raised when the same settings begin to mean other text; finished work of before then counts as other work."""
 
 
 def hash_file(path: Path) -> str:
@@ -23,11 +25,11 @@ def hash_model(text: Path, mmproj: Path) -> str:
     return hashlib.sha256(f"{hash_file(text)}:{hash_file(mmproj)}".encode("ascii")).hexdigest()
 
 
-def hash_settings(config: Config) -> str:
-    """A hash of the settings that can change a page's text, hexadecimal."""
+def hash_settings(config: Config, resolved: Resolved) -> str:
+    """A hash of what can change a page's text, hexadecimal: choices as they were resolved, not as they were asked for."""
     everything = config.model_dump(mode="json")
     shaping = {
         f"{section}.{key or ''}": everything[section][key] if key else everything[section] for section, key in SHAPES_TEXT
     }
-    text = json.dumps([SETTINGS_VERSION, shaping], sort_keys=True)
+    text = json.dumps([SETTINGS_VERSION, asdict(resolved), shaping], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

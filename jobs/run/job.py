@@ -107,7 +107,8 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
 
 def provenance_of(job: JobSpec) -> dict[str, str]:
     """What every page record says of where its text comes from."""
-    return {"software": f"pagemill {__version__}", "model": job.model_hash, "settings": job.settings_hash}
+    known = {"software": f"pagemill {__version__}", "model": job.model_hash, "settings": job.settings_hash}
+    return known | ({"encoder": job.resolved.encoder, "decoder": job.resolved.decoder} if job.resolved else {})
 
 
 @dataclass(frozen=True, slots=True)

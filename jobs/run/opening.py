@@ -10,7 +10,7 @@ from pathlib import Path
 from pagemill.decoder.engine import Engine
 from pagemill.decoder.kernels.isa import PORTABLE
 from pagemill.decoder.kernels.team import Team
-from pagemill.decoder.model import open_model
+from pagemill.decoder.model import load_model
 from pagemill.decoder.sampler import Sampling
 from pagemill.jobs.errors import OutputError
 from pagemill.jobs.models.memory import pages_at_once
@@ -20,7 +20,7 @@ from pagemill.jobs.settings.config import Config
 from pagemill.pipeline.reading.reader import PageReader, ReadSettings
 from pagemill.pipeline.reading.recovery import Recovery
 from pagemill.pipeline.trace import Trace, open_trace
-from pagemill.vision.encoder import open_encoder
+from pagemill.vision.encoder import load_encoder
 
 OPENING = "opening"
 """Track of a trace."""
@@ -31,43 +31,28 @@ _log = logging.getLogger("pagemill")
 @contextmanager
 def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenReader]:
     """The engine and the encoder of a job.  Raises ModelError for files that are refused or do not fit each other."""
-    config = job.config
-    slots = pages_at_once(config, job.model)
+    config, planned, resolved = job.config, job.planned, job.resolved
+    assert planned is not None, "resolve_job plans the models"
+    assert resolved is not None, "resolve_job resolves the settings"
+    slots = pages_at_once(config, planned)
     with ExitStack() as stack:
         trace = stack.enter_context(closing(_open_trace(config.run.trace)))
+        cached = config.engine.repack_cache
         with trace.span(OPENING, "text model"):
-            model = open_model(
-                job.model.text,
-                kv_cache=config.engine.kv_cache,
-                exact=config.engine.exact_activations,
-                cached=config.engine.repack_cache,
-            )
+            model = load_model(planned.text, cached=cached)
         if model.isa.name == PORTABLE.name:
             _log.warning("cpu: Pagemill has no kernels for this CPU in particular; the portable ones are slow")
         team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
         with trace.span(OPENING, "encoder"):
-            encoder = open_encoder(
-                job.model.mmproj,
-                backend=config.vision.backend,
-                precision=config.vision.precision,
-                team=team,
-                cached=config.engine.repack_cache,
-                text_width=model.spec.width,
-            )
+            vision = config.vision
+            encoder = load_encoder(planned.encoder, team, backend=vision.backend, precision=vision.precision, cached=cached)
         stack.enter_context(closing(encoder))
-        engine = Engine(
-            model,
-            slots=slots,
-            context=min(config.engine.context, model.spec.context),
-            team=team,
-            kv_cache=config.engine.kv_cache,
-            chunk=config.engine.chunk,
-        )
+        kv_cache, chunk = config.engine.kv_cache, config.engine.chunk
+        engine = Engine(model, slots=slots, context=resolved.context, team=team, kv_cache=kv_cache, chunk=chunk)
         stack.enter_context(closing(engine))
         reader = PageReader(encoder, engine, model.tokenizer, _read_settings(config), provenance, trace=trace)
         stack.enter_context(closing(reader))
-        longest = min(config.vision.longest_edge_px or encoder.spec.longest_edge_px, encoder.spec.longest_edge_px)
-        yield OpenReader(reader, longest, trace)
+        yield OpenReader(reader, resolved.longest_edge_px, trace)
 
 
 def _open_trace(path: str | None) -> Trace:

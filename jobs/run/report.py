@@ -9,6 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def _as_json(job: JobSpec, report: Report) -> dict[str, Any]:
         "software": f"pagemill {__version__}",
         "model": job.model_hash,
         "settings": job.settings_hash,
+        "resolved": asdict(job.resolved) if job.resolved else None,
         "counts": _ordered(report.counts),
         "documents": [
             {"path": source, "sha256": document.content_hash, "pages": document.pages} for source, document in documents.items()

@@ -7,10 +7,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagemill.decoder.kernels.team import available_cores
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.inputs.discover import LIST_SIGN
 from pagemill.jobs.inputs.remote import is_url, shown_url
 from pagemill.jobs.models.files import ModelFiles, find_model
+from pagemill.jobs.models.planned import PlannedPair, Resolved, plan_pair, resolve_settings
 from pagemill.jobs.run.identity import hash_model, hash_settings
 from pagemill.jobs.settings.config import Config
 
@@ -21,7 +23,10 @@ INPUTS_NAME = ".pagemill/inputs"
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One job.  model_hash and settings_hash are half of the identity of each of its pages."""
+    """One job.  model_hash and settings_hash are half of the identity of each of its pages.
+
+    planned: the model files, opened; None where another reader than the models' is used.  resolved: what the settings came to.
+    """
 
     config: Config
     inputs: tuple[str | Path, ...]
@@ -29,6 +34,8 @@ class JobSpec:
     model: ModelFiles
     model_hash: str
     settings_hash: str
+    planned: PlannedPair | None = None
+    resolved: Resolved | None = None
 
     @property
     def said(self) -> str:
@@ -74,10 +81,14 @@ def pages_folder(output: Path, model_hash: str, settings_hash: str) -> Path:
 
 
 def resolve_job(config: Config) -> JobSpec:
-    """The job that settings ask for.  Raises ConfigError; reads the model files once, for their hash."""
+    """The job that settings ask for, everything about it that can be refused checked, nothing made.
+
+    Raises ConfigError, or ModelError with every reason; reads the model files once, for their hash.
+    """
     if is_url(config.output.folder):
         found = shown_url(config.output.folder)
         raise ConfigError([f"output.folder: expected a folder of this machine, found {found}: set output.copy_to to it"])
+    check_threads(config.engine.threads)
     model = find_model(config.model)
     try:
         model_hash = hash_model(model.text, model.mmproj)
@@ -85,14 +96,25 @@ def resolve_job(config: Config) -> JobSpec:
         raise ConfigError(
             [f"model: expected a GGUF file, found that {error.filename} cannot be read ({error.strerror}); check the path"]
         ) from error
+    planned = plan_pair(model, config)
+    resolved = resolve_settings(config, planned)
     return JobSpec(
-        config=config,
-        inputs=_inputs(config),
-        output=Path(config.output.folder),
-        model=model,
-        model_hash=model_hash,
-        settings_hash=hash_settings(config),
+        config,
+        _inputs(config),
+        Path(config.output.folder),
+        model,
+        model_hash,
+        hash_settings(config, resolved),
+        planned,
+        resolved,
     )
+
+
+def check_threads(threads: int | None) -> None:
+    """Raises ConfigError for more threads than cores: they would wait for each other at every step."""
+    cores = available_cores()
+    if threads is not None and threads > cores:
+        raise ConfigError([f"engine.threads: expected at most {cores}, the cores available here, found {threads}"])
 
 
 def _absolute(path: str) -> str:

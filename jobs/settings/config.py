@@ -70,7 +70,7 @@ class SamplingSection(Section):
 class VisionSection(Section):
     """From page pixels to embedding rows."""
 
-    backend: Literal["auto", "cpu", "coreml"] = "auto"
+    backend: Literal["auto", "cpu"] = "auto"
     precision: Literal["auto", "bf16", "int8", "f32"] = "auto"
     longest_edge_px: int | None = Field(default=None, ge=28)
     multiple_px: Literal[14, 28] = 28
@@ -183,15 +183,14 @@ PATH_KEYS: tuple[tuple[str, str], ...] = (
     *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file"), ("run", "trace")),
 )
 
-#: Settings that can change a page's text.  Slots, chunk and threads cannot: a page's bits do not depend on them.
-#: The model's files have a hash of their own; a password changes whether a document opens, not what it says.
+#: Settings that can change a page's text as they are written.  Those that a model or the CPU decides with (context, kv_cache,
+#: exact_activations, backend, precision, longest_edge_px) count as they are resolved: see ``models.planned.Resolved``.
+#: Slots, chunk and threads cannot: a page's bits do not depend on them.  The model's files have a hash of their own; a
+#: password changes whether a document opens, not what it says.
 SHAPES_TEXT: tuple[tuple[str, str | None], ...] = (
-    ("engine", "context"),
-    ("engine", "kv_cache"),
     ("engine", "max_tokens"),
-    ("engine", "exact_activations"),
     ("sampling", None),
-    ("vision", None),
+    ("vision", "multiple_px"),
     ("render", "max_dpi"),
     ("quality", None),
     ("recovery", None),

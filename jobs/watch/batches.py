@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pagemill.decoder.errors import ModelError
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.models.fit import check_model
 from pagemill.jobs.run.job import OpenReader, ReaderOpener, Report, run_job
 from pagemill.jobs.run.progress import Progress
 from pagemill.jobs.run.spec import JobSpec, resolve_job
@@ -69,9 +68,7 @@ class Batches:
 
     def _job(self, config: Config) -> JobSpec:
         if config not in self._jobs:
-            job = resolve_job(config)
-            check_model(job.model, kv_cache=config.engine.kv_cache, exact=config.engine.exact_activations)
-            self._jobs[config] = job
+            self._jobs[config] = resolve_job(config)
         return self._jobs[config]
 
     def _open(self, job: JobSpec, provenance: Mapping[str, str]) -> AbstractContextManager[OpenReader]:

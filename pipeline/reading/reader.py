@@ -30,9 +30,9 @@ from pagemill.pipeline.reading.quality import measure_ink, why_blank
 from pagemill.pipeline.reading.reading import Reading, Run, together
 from pagemill.pipeline.reading.recovery import BEST_FIRST, FIRST, TURNS, Recovery, Rung, images, ramp
 from pagemill.pipeline.trace import NO_TRACE, Trace
-from pagemill.vision.encoder import Encoder
 from pagemill.vision.errors import BadPixels, BrokenRows
 from pagemill.vision.patches import MULTIPLE_PX, prepare, to_patches
+from pagemill.vision.protocol import Encoder
 from pagemill.vision.segments import page_prompt
 
 Clock = Callable[[], float]

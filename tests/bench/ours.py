@@ -17,8 +17,10 @@ from pagemill.decoder.model import Model, open_model
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import codec_named
 from pagemill.decoder.network.transformer import Forward
-from pagemill.vision.encoder import Encoder, open_encoder
+from pagemill.vision.encoder import load_encoder, open_encoder
 from pagemill.vision.patches import Patches, to_patches
+from pagemill.vision.protocol import Encoder
+from pagemill.vision.weights import plan_encoder
 from tests.bench.peaks import peaks
 from tests.bench.serve import Answer, median, once, serve, timed
 from tests.bench.shares import shares
@@ -84,7 +86,7 @@ class Ours:
         """Pages of noise from pixels to their last token, as the page reader goes about it: seconds in all and by stage."""
         model = self._model(text)
         team = Team(threads)
-        encoder = open_encoder(Path(mmproj), precision=precision, team=team)  # type: ignore[arg-type]
+        encoder = load_encoder(plan_encoder(mmproj), team, precision=precision)
         page = noise(encoder, side, side)
         context = page.grid.patches // encoder.spec.merge**2 + answer + STEP_ROOM
         engine = Engine(model, slots=min(slots, pages), context=context, kv_cache=kv_cache, chunk=CHUNK, team=team)
@@ -125,7 +127,7 @@ class Ours:
         opened: Encoder = self._part(
             "encoder",
             (mmproj, precision, threads),
-            lambda: open_encoder(Path(mmproj), precision=precision, threads=threads),  # type: ignore[arg-type]
+            lambda: open_encoder(Path(mmproj), precision=precision, threads=threads),
         )
         return opened
 

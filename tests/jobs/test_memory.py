@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagemill.decoder.gguf.files import open_file
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import find_model
-from pagemill.jobs.models.fit import text_plan
 from pagemill.jobs.models.memory import Need, fitting, free_memory, need, pages_at_once
+from pagemill.jobs.models.planned import plan_pair
 from pagemill.jobs.settings.config import Config
-from pagemill.vision.backends.cpu import CpuEncoder, working_bytes
+from pagemill.vision.backends.cost import working_bytes
+from pagemill.vision.backends.cpu import CpuEncoder
 from pagemill.vision.encoder import open_encoder
 from pagemill.vision.patches import to_patches
-from pagemill.vision.plan import plan as plan_vision
 
 NEED = Need(fixed=1000, page=100)
 MODEL = find_model(Config().model)
@@ -45,38 +44,35 @@ def test_not_even_one_page_is_refused_with_what_is_missing() -> None:
 
 
 def test_a_budget_is_kept_and_null_is_what_is_free() -> None:
-    assert pages_at_once(config(), MODEL, free_bytes=1 << 40) == 16
+    pair = plan_pair(MODEL, config())
+    assert pages_at_once(config(), pair, free_bytes=1 << 40) == 16
     with pytest.raises(ConfigError):
-        pages_at_once(config(), MODEL, free_bytes=1 << 20)
-    assert pages_at_once(config(memory={"budget": 1 << 40}), MODEL, free_bytes=1 << 20) == 16
+        pages_at_once(config(), pair, free_bytes=1 << 20)
+    assert pages_at_once(config(memory={"budget": 1 << 40}), pair, free_bytes=1 << 20) == 16
 
 
 def test_a_page_is_counted_at_the_longest_that_it_may_become() -> None:
-    header, _ = open_file(MODEL.mmproj)
-    vision = plan_vision(header)
-    needs = []
-    for kv_cache in ("f16", "q8_0"):
-        for tokens in (500, 1500):
-            text = text_plan(MODEL.text, kv_cache=kv_cache).plan
-            needs.append(need(config(engine={"kv_cache": kv_cache, "max_tokens": tokens}), text, vision))
+    settings = [
+        config(engine={"kv_cache": kv_cache, "max_tokens": tokens}) for kv_cache in ("f16", "q8_0") for tokens in (500, 1500)
+    ]
+    needs = [need(one, plan_pair(MODEL, one)) for one in settings]
     assert needs[0].page < needs[1].page
     assert needs[2].page < 0.6 * needs[0].page  # 8 bits and scales instead of 16
     assert needs[0].fixed == needs[1].fixed
-    text = text_plan(MODEL.text, kv_cache="f16").plan
-    short = need(config(engine={"context": 256}), text, vision)
-    assert short.page == 256 * text.cached_token_bytes  # never beyond the context
+    short, pair = config(engine={"context": 256}), plan_pair(MODEL, config())
+    assert need(short, pair).page == 256 * pair.text.plan.cached_token_bytes  # never beyond the context
 
 
 @pytest.mark.parametrize("precision", ["f32", "auto"])
 def test_the_encoder_takes_what_was_counted(precision: str) -> None:
-    encoder = open_encoder(MODEL.mmproj, precision=precision, threads=1)  # type: ignore[arg-type]
+    encoder = open_encoder(MODEL.mmproj, precision=precision, threads=1)
     assert isinstance(encoder, CpuEncoder)
-    in_bf16 = encoder.attention == "bf16"
+    in_bf16 = encoder.arithmetic.attention == "bf16"
     pixels = np.zeros((3, 32 * encoder.spec.patch_px, 32 * encoder.spec.patch_px), np.float32)
     page = to_patches(pixels, encoder.spec)
     encoder.encode(page)  # compiles
     encoder.close()  # gives the buffers back
-    encoder = open_encoder(MODEL.mmproj, precision=precision, threads=1)  # type: ignore[arg-type]
+    encoder = open_encoder(MODEL.mmproj, precision=precision, threads=1)
     tracemalloc.start()  # numpy tells it of every buffer
     encoder.encode(page)
     taken = tracemalloc.get_traced_memory()[0]

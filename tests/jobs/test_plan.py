@@ -13,7 +13,8 @@ from pagemill.decoder.gguf.files import open_file
 from pagemill.jobs.cli import plan as plan_command
 from pagemill.jobs.cli.plan import print_plan
 from pagemill.jobs.models.files import ModelFiles
-from pagemill.jobs.models.fit import check_model
+from pagemill.jobs.models.planned import plan_pair
+from pagemill.jobs.settings.config import Config
 from tests.answers import ROOT
 from tests.build import tiny_parts
 
@@ -46,7 +47,7 @@ def test_a_tokenizer_that_a_run_would_refuse_is_refused_by_plan_and_check(name: 
     with pytest.raises(ModelError, match=rf"tiny\.gguf: .*{message}"):
         print_plan(path, "f16")
     with pytest.raises(ModelError, match=rf"tiny\.gguf: .*{message}"):
-        check_model(ModelFiles(path, PAIR.mmproj), kv_cache="f16", exact=False)
+        plan_pair(ModelFiles(path, PAIR.mmproj), Config())
 
 
 def test_plan_reports_doubts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -819,7 +819,7 @@ def test_a_model_that_is_refused_holds_its_files(tmp_path: Path, monkeypatch: py
     def refuse(*arguments: object, **named: object) -> None:
         raise ModelError("cannot run here")
 
-    monkeypatch.setattr("pagemill.jobs.watch.batches.check_model", refuse)
+    monkeypatch.setattr("pagemill.jobs.watch.batches.resolve_job", refuse)
     image(tmp_path / "in/x.png", 10)
     config, places = echo_config(tmp_path)
     assert run_watch(config, places, FolderSettings(None, {}, {}), open_echo, NoProgress(sys.stderr), once=True) == 7

@@ -17,7 +17,7 @@ from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.header import Header
 from pagemill.vision.reference import ReferenceEncoder
 from pagemill.vision.spec import VisionSpec
-from pagemill.vision.weights import open_weights
+from pagemill.vision.weights import plan_encoder
 from tests.answers import oracle_files
 
 
@@ -69,8 +69,8 @@ def header(mmproj: Path) -> Header:
 
 @pytest.fixture(scope="session")
 def reference(mmproj: Path) -> ReferenceEncoder:
-    weights = open_weights(mmproj)
-    return ReferenceEncoder(weights.spec, weights.all())
+    planned = plan_encoder(mmproj)
+    return ReferenceEncoder(planned.spec, planned.weights())
 
 
 @pytest.fixture(scope="session")

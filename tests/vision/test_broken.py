@@ -13,12 +13,11 @@ from pagemill.decoder.errors import ModelError
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.kernels.isa import detect
 from pagemill.decoder.kernels.team import Team
-from pagemill.vision.backends.cpu import CpuEncoder, Products
-from pagemill.vision.encoder import open_encoder
+from pagemill.vision.arithmetic import Products
+from pagemill.vision.encoder import load_encoder, open_encoder
 from pagemill.vision.errors import BrokenRows
 from pagemill.vision.patches import prepare, to_patches
-from pagemill.vision.plan import plan
-from pagemill.vision.weights import StoredWeights
+from pagemill.vision.weights import plan_encoder
 from tests.answers import ROOT
 
 SAMPLE = ROOT / "samples" / "model" / "mmproj-f16.gguf"
@@ -62,9 +61,8 @@ def test_rows_that_overflow_raise(precision: Products, name: str, tmp_path: Path
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_page_of_pixels_that_are_no_numbers_raises(precision: Products) -> None:
-    header, file = open_file(SAMPLE)
     team = Team(1)
-    encoder = CpuEncoder(StoredWeights(plan(header), file), team, detect(), precision, owns_team=False)
+    encoder = load_encoder(plan_encoder(SAMPLE), team, precision=precision)
     patches = to_patches(prepare(PAGE, encoder.spec), encoder.spec)
     patches.rows[9, 100] = np.nan
     with pytest.raises(BrokenRows):

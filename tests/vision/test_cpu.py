@@ -32,7 +32,7 @@ PRECISIONS = [
 @pytest.mark.parametrize(("precision", "bound"), PRECISIONS)
 def test_embeddings_equal_an_independent_encoders(path: Path, precision: str, bound: float) -> None:
     answers = np.load(path)
-    encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision=precision)  # type: ignore[arg-type]
+    encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision=precision)
     found = encoder.encode(to_patches(answers["hf_pixels"], encoder.spec))
     encoder.close()
     error = np.linalg.norm(found - answers["hf_embd"]) / np.linalg.norm(answers["hf_embd"])
@@ -47,7 +47,7 @@ def test_rounded_products_keep_the_direction_of_every_row(path: Path, precision:
     pixels = np.load(path)["hf_pixels"]
     rows = []
     for kind in ("f32", precision):
-        encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision=kind)  # type: ignore[arg-type]
+        encoder = open_encoder(FOLDER / "tiny-mmproj-f32.gguf", precision=kind)
         rows.append(encoder.encode(to_patches(pixels, encoder.spec)).astype(np.float64))
         encoder.close()
     lengths = [np.linalg.norm(x, axis=1) for x in rows]
@@ -72,8 +72,8 @@ def test_a_page_image_gives_the_recorded_tokens(path: Path) -> None:
 def test_a_page_gives_the_same_bits_on_any_threads_and_after_any_page(precision: str) -> None:
     pages = [np.load(path)["hf_pixels"] for path in PAGES]
     path = FOLDER / "tiny-mmproj-f16.gguf"
-    one = open_encoder(path, precision=precision, threads=1)  # type: ignore[arg-type]
-    two = open_encoder(path, precision=precision, threads=min(2, available_cores()))  # type: ignore[arg-type]
+    one = open_encoder(path, precision=precision, threads=1)
+    two = open_encoder(path, precision=precision, threads=min(2, available_cores()))
     forwards = [one.encode(to_patches(page, one.spec)) for page in pages]
     backwards = [two.encode(to_patches(page, two.spec)) for page in pages[::-1]][::-1]
     for first, second in zip(forwards, backwards, strict=True):

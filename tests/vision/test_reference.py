@@ -12,7 +12,7 @@ from pagemill.vision.errors import BadPixels
 from pagemill.vision.patches import Patches, normalise, prepare, to_patches
 from pagemill.vision.positions import Grid
 from pagemill.vision.reference import ReferenceEncoder, attend, gelu, silu
-from pagemill.vision.weights import open_weights
+from pagemill.vision.weights import plan_encoder
 
 
 def relative(found: np.ndarray, expected: np.ndarray) -> float:
@@ -37,9 +37,9 @@ def test_another_engine_agrees_up_to_its_half_precision_patches(page, reference:
 
 
 def test_half_precision_file_stays_near(page, mmproj_f16) -> None:
-    weights = open_weights(mmproj_f16)
-    encoder = ReferenceEncoder(weights.spec, weights.all())
-    found = encoder.encode(to_patches(page.answers["hf_pixels"], weights.spec))
+    planned = plan_encoder(mmproj_f16)
+    encoder = ReferenceEncoder(planned.spec, planned.weights())
+    found = encoder.encode(to_patches(page.answers["hf_pixels"], planned.spec))
     assert relative(found, page.answers["hf_embd"]) < 1e-3  # the weights' own rounding; measured 6e-4
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.kernels.isa import detect
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.tensors import FoundTensors, shape_reasons
 from pagemill.vision.archs import VISION_ARCHS
+from pagemill.vision.arithmetic import resolve_arithmetic
 from pagemill.vision.backends.cpu import CpuEncoder
 from pagemill.vision.patches import prepare, to_patches
-from pagemill.vision.plan import VisionPlan, plan
+from pagemill.vision.plan import VisionPlan
 from pagemill.vision.spec import VisionSpec
-from pagemill.vision.weights import StoredWeights
+from pagemill.vision.weights import plan_encoder
 from tests.flips import flips
 
 DESCRIBE = {"architecture"}
@@ -32,16 +32,16 @@ def refusals(planned: VisionPlan, spec: VisionSpec) -> list[str]:
 
 
 def test_every_fact_changes_the_rows_or_is_refused(mmproj: Path) -> None:
-    header, file = open_file(mmproj)
-    planned = plan(header)
+    planned = plan_encoder(mmproj)
     team = Team(1)
 
     def rows(spec: VisionSpec) -> np.ndarray:
-        encoder = CpuEncoder(StoredWeights(replace(planned, spec=spec), file), team, detect(), "f32", owns_team=False)
+        flipped = replace(planned, plan=replace(planned.plan, spec=spec))
+        encoder = CpuEncoder(flipped, team, detect(), resolve_arithmetic(spec, "f32", detect()))
         return encoder.encode(to_patches(prepare(PAGE, spec), spec))
 
     before = rows(planned.spec)
-    flipped = [(path, spec) for path, spec in flips(planned.spec) if not refusals(planned, spec)]
+    flipped = [(path, spec) for path, spec in flips(planned.spec) if not refusals(planned.plan, spec)]
     ignored = {path for path, spec in flipped if np.array_equal(before, rows(spec))}
     team.close()
     assert ignored == DESCRIBE

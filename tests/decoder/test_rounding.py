@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pagemill.decoder.formats import PACKED
-from pagemill.vision.rounding import BLOCKS, to_bf16, to_codes
+from pagemill.decoder.weights.rounding import BLOCKS, to_bf16, to_codes
 
 
 @pytest.mark.parametrize("name", BLOCKS)
