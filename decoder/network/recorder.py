@@ -6,54 +6,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pagemill.decoder.kernels.activations import ActivationKind, Activations, new_activations
 from pagemill.decoder.kernels.drivers.step import ROWS
 from pagemill.decoder.kernels.memory import Array, aligned
-from pagemill.decoder.kernels.ops.attention import attend, rope_store
+from pagemill.decoder.kernels.ops.attention import CacheLayer, HeadNorms, Heads, StepTables, attend, rope_store
 from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.network.kv_cache import KvCache
-from pagemill.decoder.spec import AttentionSpec, BlockSpec
+from pagemill.decoder.spec import BlockSpec
 from pagemill.decoder.weights.loader import Layer, Matrix, padded
-
-Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTables:
-    """What a step tells attention, at fixed addresses.
-
-    position, base: (rows,) int64, of each row, and the address of its sequence's cache slot.  segments: (n, 8) int64, see
-    ``kernels.drivers.segments``.  cos, sin: (rows, rope dims / 2) float32, or None.
-    """
-
-    position: NDArray[np.int64]
-    base: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    cos: Floats | None
-    sin: Floats | None
-
-    @classmethod
-    def new(cls, rows: int, segments: int, rope_dims: int) -> StepTables:
-        """Tables for up to that many rows and segments; no rope where rope_dims is 0."""
-        cos, sin = (aligned((rows, rope_dims // 2), np.float32) if rope_dims else None for _ in range(2))
-        return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros((segments, 8), np.int64), cos, sin)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeadNorms:
-    """Norms of each head's query and key before rope; None where there is none."""
-
-    q: Floats | None = None
-    k: Floats | None = None
-    eps: float = 0.0
 
 
 class Recorder:
@@ -74,8 +40,9 @@ class Recorder:
         qkv = self._buffer("qkv", len(x), layer.qkv.width)
         attended = self._buffer("attended", len(x), facts.heads * facts.head_dim)
         self.product(Source("rms", x, spec.width, spec.norm.eps, layer.attn_norm), layer.qkv, qkv)
+        cached = CacheLayer(self._cache.codec, self._cache.layer_offset(number), self._cache.capacity)
         norms = HeadNorms(layer.q_norm, layer.k_norm, spec.norm.eps)
-        self.attention(facts, number, qkv, layer.qkv.columns, norms, attended)
+        self.attention(Heads(qkv, layer.qkv.columns, facts, cached), norms, attended)
         return attended
 
     def transform(self, spec: BlockSpec, layer: Layer, attended: Array, x: Array, *, rows: int = ROWS) -> None:
@@ -97,54 +64,10 @@ class Recorder:
                 made.add(kind)
             matmul(self.program, packed, part.panels, out, column=part.column, rows=rows, bias=part.bias, add=add)
 
-    def attention(
-        self, facts: AttentionSpec, layer: int, qkv: Array, columns: tuple[int, ...], norms: HeadNorms, out: Array
-    ) -> None:
-        """out = attention of qkv's queries over the cached keys, after this step's keys and values are stored.
-
-        columns: where q, k and v start in qkv's rows.  layer: of the cache.
-        """
-        q, k, v = columns
-        tables, cache, rope = self._tables, self._cache, facts.rope
-        rope_store(
-            self.program,
-            qkv,
-            heads=facts.heads,
-            kv_heads=facts.kv_heads,
-            head_dim=facts.head_dim,
-            q_column=q,
-            k_column=k,
-            v_column=v,
-            rope_dims=rope.dims if rope else 0,
-            pairing=rope.pairing if rope else "halves",
-            cos=tables.cos,
-            sin=tables.sin,
-            q_norm=norms.q,
-            k_norm=norms.k,
-            eps=norms.eps,
-            row_position=tables.position,
-            row_base=tables.base,
-            layer_offset=cache.layer_offset(layer),
-            codec=cache.codec,
-            capacity=cache.capacity,
-        )
-        attend(
-            self.program,
-            qkv,
-            out,
-            heads=facts.heads,
-            kv_heads=facts.kv_heads,
-            head_dim=facts.head_dim,
-            q_column=q,
-            scale=facts.scale,
-            window=facts.window,
-            soft_cap=facts.soft_cap,
-            segments=tables.segments,
-            layer_offset=cache.layer_offset(layer),
-            codec=cache.codec,
-            capacity=cache.capacity,
-            precision=self._precision,
-        )
+    def attention(self, heads: Heads, norms: HeadNorms, out: Array) -> None:
+        """out = attention of the queries over the cached keys, after this step's keys and values are stored."""
+        rope_store(self.program, heads, norms, self._tables)
+        attend(self.program, heads, out, self._tables.segments, self._precision)
 
     def _buffer(self, name: str, count: int, width: int) -> Array:
         """Rows between the ops of a block: one buffer of each size serves all layers."""

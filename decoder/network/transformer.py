@@ -15,13 +15,14 @@ from pagemill.decoder.batch import Segment
 from pagemill.decoder.kernels.drivers.segments import DECODE_ROWS, PROMPT_CHUNK
 from pagemill.decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
 from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.kernels.ops.attention import StepTables
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.model import Model
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.positions import rope_tables
-from pagemill.decoder.network.recorder import Recorder, StepTables, new_rows
+from pagemill.decoder.network.recorder import Recorder, new_rows
 from pagemill.decoder.weights.loader import Layer
 
 Floats = NDArray[np.float32]

@@ -10,7 +10,7 @@ from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS
 from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import aligned
-from pagemill.decoder.kernels.ops.attention import attend
+from pagemill.decoder.kernels.ops.attention import CacheLayer, Heads, attend
 from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
@@ -126,9 +126,6 @@ def _attention(
     segments.fill(0)
     program = Program(team, isa)
     for layer in range(layers):
-        attend(
-            program, qkv, out, heads=facts.heads, kv_heads=facts.kv_heads, head_dim=facts.head_dim, q_column=0,
-            scale=facts.scale, segments=segments, layer_offset=cache.layer_offset(layer),
-            codec=cache.codec, capacity=cache.capacity, precision=precision,  # type: ignore[arg-type]
-        )  # fmt: skip
+        heads = Heads(qkv, (0,), facts, CacheLayer(cache.codec, cache.layer_offset(layer), cache.capacity))
+        attend(program, heads, out, segments, precision)  # type: ignore[arg-type]
     return program, cache, segments

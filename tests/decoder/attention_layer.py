@@ -13,12 +13,14 @@ from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array, aligned
 from pagemill.decoder.kernels.ops import attention as ops_attention
 from pagemill.decoder.kernels.ops import reference_attention
+from pagemill.decoder.kernels.ops.attention import CacheLayer, HeadNorms, StepTables
+from pagemill.decoder.kernels.ops.attention import Heads as Heads_
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.kernels.tiles.softmax import Precision
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import CODECS
-from pagemill.decoder.spec import AttentionSpec
+from pagemill.decoder.spec import AttentionSpec, RopeSpec
 
 KINDS = {"prompt": PROMPT_CHUNK, "decode": DECODE_ROWS, "patches": BIDIRECTIONAL}
 LAYER = 1
@@ -75,45 +77,35 @@ class Layer:
     cache: KvCache = field(init=False)
     qkv: Array = field(init=False)
     _out: Array = field(init=False)
-    _tables: tuple[Array, ...] = field(init=False)
+    _tables: StepTables = field(init=False)
     _program: Program = field(init=False)
 
     def __post_init__(self) -> None:
         shape, codec = self.shape, CODECS[self.codec]
-        spec = AttentionSpec(shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5)
+        rope = RopeSpec(1e4, 2 * self.rope[0].shape[1], self.pairing) if self.rope else None
+        spec = AttentionSpec(shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5, self.window, rope=rope)
         self.cache = KvCache([spec] * 2, codec, self.slots, self.capacity)
         self.qkv, self._out = (aligned((self.rows, width), np.float32) for width in (shape.width, shape.heads * shape.head_dim))
-        position, base, segments = aligned(self.rows, np.int64), aligned(self.rows, np.int64), aligned((64, 8), np.int64)
-        turns = [aligned((self.rows, table.shape[1]), np.float32) for table in self.rope or ()]
-        self._tables = (position, base, segments, *turns)
+        self._tables = StepTables.new(self.rows, 64, 2 * self.rope[0].shape[1] if self.rope else 0)
         program = self._program = Program(self.team, self.isa)
-        d, common = (
-            shape.head_dim,
-            {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim, "q_column": 0},
-        )
-        place = {"layer_offset": self.cache.layer_offset(LAYER), "codec": codec, "capacity": self.cache.capacity}
-        ops_attention.rope_store(
-            program, self.qkv, **common, **place, k_column=shape.heads * d, v_column=(shape.heads + shape.kv_heads) * d,
-            rope_dims=2 * turns[0].shape[1] if turns else 0, pairing=self.pairing, cos=turns[0] if turns else None,
-            sin=turns[1] if turns else None, q_norm=self.norms[0] if self.norms else None,
-            k_norm=self.norms[1] if self.norms else None, eps=1e-6, row_position=position, row_base=base,
-        )  # fmt: skip
-        ops_attention.attend(
-            program, self.qkv, self._out, **common, **place, scale=d**-0.5, window=self.window, segments=segments,
-            precision=self.precision,
-        )  # fmt: skip
+        keys = shape.heads * shape.head_dim
+        columns = (0, keys, keys + shape.kv_heads * shape.head_dim)
+        layer = CacheLayer(codec, self.cache.layer_offset(LAYER), self.cache.capacity)
+        heads, norms = Heads_(self.qkv, columns, spec, layer), HeadNorms(*(self.norms or (None, None)), 1e-6)
+        ops_attention.rope_store(program, heads, norms, self._tables)
+        ops_attention.attend(program, heads, self._out, self._tables.segments, self.precision)
 
     def run(self, *pieces: Piece) -> list[Array]:
         """One step; the attention of each piece's rows."""
-        position, base, segments, *turns = self._tables
-        begin = 0
+        tables, begin = self._tables, 0
+        turns = [table for table in (tables.cos, tables.sin) if table is not None]
         for index, piece in enumerate(pieces):
             count, at = len(piece.rows), self.cache.base(piece.slot)
             rows, positions = slice(begin, begin + count), np.arange(piece.position, piece.position + count)
-            self.qkv[rows], position[rows], base[rows] = piece.rows, positions, at
+            self.qkv[rows], tables.position[rows], tables.base[rows] = piece.rows, positions, at
             for table, values in zip(turns, self.rope or (), strict=True):
                 table[rows] = values[positions]
-            segments[index] = begin, count, piece.position, at, KINDS[piece.kind], piece.position + count, 0, 0
+            tables.segments[index] = begin, count, piece.position, at, KINDS[piece.kind], piece.position + count, 0, 0
             begin += count
         self._program.step[[ROWS, SEGMENTS]] = begin, len(pieces)
         self._program.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +25,7 @@ from pagemill.decoder.kernels.tiles.coded import emit_coded_factors, emit_coded_
 from pagemill.decoder.kernels.tiles.expand import emit_expand_values
 from pagemill.decoder.kernels.tiles.softmax import Precision, emit_softmax
 from pagemill.decoder.network.kv_codec import CODECS
+from pagemill.decoder.spec import AttentionSpec
 from tests.decoder.attention_layer import Heads, Layer, Piece
 
 LENGTHS = (1, 2, 15, 16, 17, 63, 111, 255, 256, 257, 600)
@@ -233,10 +235,11 @@ def test_keys_beyond_a_segment_never_count(team: Team) -> None:
 def test_what_cannot_run_is_refused(change: dict[str, object], message: str, team: Team) -> None:
     program = Program(team, change.pop("isa", HOST))  # type: ignore[arg-type]
     rows, segments = memory.aligned((4, 64), np.float32), memory.aligned((4, 8), np.int64)
-    facts: dict[str, object] = {"heads": 2, "kv_heads": 2, "head_dim": 16, "q_column": 0, "scale": 1.0, "segments": segments,
-                                "layer_offset": 0, "codec": CODECS["f32"], "capacity": 256}  # fmt: skip
+    precision, codec = change.pop("precision", "f32"), change.pop("codec", CODECS["f32"])
+    facts = replace(AttentionSpec(2, 2, 16, 1.0), **change)  # type: ignore[arg-type]
+    heads = ops_attention.Heads(rows, (0,), facts, ops_attention.CacheLayer(codec, 0, 256))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
-        ops_attention.attend(program, rows, rows, **facts | change)  # type: ignore[arg-type]
+        ops_attention.attend(program, heads, rows, segments, precision)  # type: ignore[arg-type]
 
 
 SCORES, VALUES = (7, emit_scores), (8, emit_values)

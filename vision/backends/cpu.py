@@ -17,11 +17,12 @@ from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL
 from pagemill.decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array
+from pagemill.decoder.kernels.ops.attention import StepTables
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.network.kv_cache import KvCache
-from pagemill.decoder.network.recorder import Recorder, StepTables, new_rows
+from pagemill.decoder.network.recorder import Recorder, new_rows
 from pagemill.decoder.tensors import GLOBAL
 from pagemill.decoder.weights.loader import Layer, Loader, Matrix
 from pagemill.decoder.weights.panel_store import PanelStore, store_path

@@ -1,19 +1,11 @@
-"""MATMUL: activations times panels.
-
-op[1] step slot of the row count
-op[2] panels  [3] bytes per row group  [4] row groups  [5] rows per group  [6] blocks of k
-op[7] codes  [8] scales  [9] sums16  [10] sums32 of the activations
-op[11] bytes per row in a block of codes  [12] of sums16  [13] of sums32
-op[14] out at its column  [15] bytes per out row  [16] floats to write in a row
-op[17] bias, or 0  [18] finish kernel  [19] rows whose activations stay in the cache
-op[20] tile variants, then (activations, kernel) of each, largest first
-"""
+"""MATMUL: activations times panels.  Fields: ``fields.MatmulOp``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pagemill.decoder.kernels.calls import atomic_add, call6, call8, driver
+from pagemill.decoder.kernels.drivers.fields import MATMUL_AT as AT
 
 CHUNKS_PER_WORKER = 8
 LARGEST_CHUNK = 32
@@ -23,7 +15,7 @@ LARGEST_CHUNK = 32
 @driver
 def matmul(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: int, workers: int) -> None:
     """Workers take chunks of row groups, for one block of rows after the other."""
-    rows, groups, block_rows = step[op[1]], op[4], op[19]
+    rows, groups, block_rows = step[op[AT.step_rows]], op[AT.groups], op[AT.block_rows]
     chunk = min(LARGEST_CHUNK, max(1, groups // (CHUNKS_PER_WORKER * workers)))
     chunks = (groups + chunk - 1) // chunk
     row_blocks = (rows + block_rows - 1) // block_rows
@@ -40,24 +32,33 @@ def matmul(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: i
 @driver
 def _group(op: Any, group: int, row: int, end: int, rows: int, scratch: int) -> None:
     """One row group of weights times activation rows row .. end, as many at a time as a tile variant holds."""
-    weights = op[2] + group * op[3]
-    lane = group * op[5]
-    out = op[14] + 4 * lane
-    valid = min(op[5], op[16] - lane)
-    bias = op[17] + 4 * lane
-    for variant in range(op[20]):
-        count, tile = op[21 + 2 * variant], op[22 + 2 * variant]
+    weights = op[AT.panels] + group * op[AT.group_bytes]
+    lane = group * op[AT.group_rows]
+    out = op[AT.out] + 4 * lane
+    valid = min(op[AT.group_rows], op[AT.written] - lane)
+    bias = op[AT.bias] + 4 * lane
+    for variant in range(op[AT.variants]):
+        first = AT.variants + 1 + 2 * variant
+        count, tile = op[first], op[first + 1]
         while end - row >= count:
             call8(
                 tile,
                 weights,
-                op[7] + row * op[11],
-                op[8] + row * 4,
-                op[9] + row * op[12],
-                op[10] + row * op[13],
+                op[AT.codes] + row * op[AT.code_bytes],
+                op[AT.scales] + row * 4,
+                op[AT.sums16] + row * op[AT.sums16_bytes],
+                op[AT.sums32] + row * op[AT.sums32_bytes],
                 scratch,
-                op[6],
+                op[AT.blocks],
                 rows,
             )
-            call6(op[18], scratch, out + row * op[15], op[15], count, valid, bias)
+            call6(
+                op[AT.finish_kernel],
+                scratch,
+                out + row * op[AT.out_bytes],
+                op[AT.out_bytes],
+                count,
+                valid,
+                bias,
+            )
             row += count

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from pagemill.decoder.kernels.compile import compile_kernel
-from pagemill.decoder.kernels.drivers import segments as slots
+from pagemill.decoder.kernels.drivers.fields import AttendTiles
+from pagemill.decoder.kernels.drivers.segments import BLOCK_ROWS, STATS
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array, aligned
 from pagemill.decoder.kernels.tiles.attention import VALUE_BYTES, Stored, Tile, emit_scores, emit_values
@@ -106,39 +107,36 @@ class AttentionShape:
     @property
     def scratch_bytes(self) -> int:
         """Per worker: queries, outputs and records of a unit, scores of a block, converted keys and values."""
-        row_bytes = 2 * self.head_dim * 4 + slots.STATS
-        flash = slots.BLOCK_ROWS * (self.unit_blocks * row_bytes + BLOCK_POSITIONS * 4) + 2 * self.expanded_bytes
+        row_bytes = 2 * self.head_dim * 4 + STATS
+        flash = BLOCK_ROWS * (self.unit_blocks * row_bytes + BLOCK_POSITIONS * 4) + 2 * self.expanded_bytes
         decode = self.group * (row_bytes + BLOCK_POSITIONS * 4) + 64
         factors = FACTOR_BYTES * self.decode_values.rows + BLOCK_POSITIONS * 4
         return max(flash, decode + factors)
 
     def table(self) -> Array:
-        """Addresses of the compiled tiles, by slot."""
-        isa, table = self.isa, aligned(slots.TILE_SLOTS, np.int64)
-        table.fill(0)
-        found = {
-            slots.PACK: _byte_pack_tile(isa) if self.codec.byte_keys else _pack_tile(self.precision, isa),
-            slots.SCORES: _scores_tile(self.scores, isa),
-            slots.SOFTMAX: _softmax_tile(self.precision, False, isa),
-            slots.MASKED_SOFTMAX: _softmax_tile(self.precision, True, isa),
-            slots.VALUES: _values_tile(self.values, isa),
-            slots.FINISH: _finish_tile(isa),
-            slots.CLEAR: _clear_tile(isa),
-            slots.DECODE_PACK: _coded_pack_tile(isa) if self.codec.scale_bytes else _pack_tile("f32", isa),
-            slots.DECODE_SCORES: _scores_tile(self.decode_scores, isa),
-            slots.DECODE_SOFTMAX: _softmax_tile("f32", False, isa),
-            slots.DECODE_MASKED: _softmax_tile("f32", True, isa),
-            slots.DECODE_VALUES: _values_tile(self.decode_values, isa),
-        }
-        if self.expanded_bytes:
-            found[slots.EXPAND_KEYS] = _expand_tile("keys", self.codec.name, self.precision, isa)
-            found[slots.EXPAND_VALUES] = _expand_tile("values", self.codec.name, self.precision, isa)
-        if self.codec.scale_bytes:
-            found[slots.DECODE_FACTORS] = _factors_tile(self.decode_values.rows, isa)
-        if self.rotations:
-            found[slots.ROTATE] = rotate_tile(self.codec.value_rotation(self.head_dim), isa)
-        for slot, tile in found.items():
-            table[slot // 8] = tile
+        """Addresses of the compiled tiles, as ``drivers.fields.AttendTiles``."""
+        isa, codec, rotation = self.isa, self.codec, self.codec.value_rotation(self.head_dim)
+        expands, coded = bool(self.expanded_bytes), bool(codec.scale_bytes)
+        tiles = AttendTiles(
+            pack=_byte_pack_tile(isa) if codec.byte_keys else _pack_tile(self.precision, isa),
+            scores=_scores_tile(self.scores, isa),
+            softmax=_softmax_tile(self.precision, False, isa),
+            masked_softmax=_softmax_tile(self.precision, True, isa),
+            values=_values_tile(self.values, isa),
+            finish=_finish_tile(isa),
+            clear=_clear_tile(isa),
+            rotate=rotate_tile(rotation, isa) if rotation else 0,
+            decode_pack=_coded_pack_tile(isa) if coded else _pack_tile("f32", isa),
+            decode_scores=_scores_tile(self.decode_scores, isa),
+            decode_softmax=_softmax_tile("f32", False, isa),
+            decode_masked=_softmax_tile("f32", True, isa),
+            decode_values=_values_tile(self.decode_values, isa),
+            decode_factors=_factors_tile(self.decode_values.rows, isa) if coded else 0,
+            expand_keys=_expand_tile("keys", codec.name, self.precision, isa) if expands else 0,
+            expand_values=_expand_tile("values", codec.name, self.precision, isa) if expands else 0,
+        )
+        table = aligned(len(tiles), np.int64)
+        table[:] = tiles
         return table
 
 

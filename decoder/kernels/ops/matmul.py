@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pagemill.decoder.kernels.activations import ActivationKind, Activations
 from pagemill.decoder.kernels.drivers.codes import MATMUL
+from pagemill.decoder.kernels.drivers.fields import MatmulOp
 from pagemill.decoder.kernels.drivers.step import ROWS
 from pagemill.decoder.kernels.isa import LANES, Isa
 from pagemill.decoder.kernels.layouts import LAYOUTS, CodeLayout
@@ -63,15 +65,30 @@ def matmul(
     padded_bias = _padded(bias, panels.rows, panels.groups * lanes)
     block_rows = max(1, CACHED_BYTES // (acts.blocks * code_bytes * ROW_BLOCK)) * ROW_BLOCK
     written = min(out.shape[1] - column, -(-panels.rows // LANES) * LANES)
-    ints = [rows, address(panels.data), panels.group_bytes, panels.groups, lanes, acts.blocks]
-    ints += [address(buffer) for buffer in (acts.codes, acts.scales, acts.sums16, acts.sums32)]
-    ints += [code_bytes, 2 * (kind.block // 32), 4 * (kind.block // kind.sub)]
-    ints += [address(out) + 4 * column, out.strides[0], written, address(padded_bias)]
-    ints += [finish_kernel(lanes, bias is not None, add, program.isa), block_rows, len(variants)]
-    for variant in variants:
-        ints += variant
+    op = MatmulOp(
+        step_rows=rows,
+        panels=address(panels.data),
+        group_bytes=panels.group_bytes,
+        groups=panels.groups,
+        group_rows=lanes,
+        blocks=acts.blocks,
+        codes=address(acts.codes),
+        scales=address(acts.scales),
+        sums16=address(acts.sums16),
+        sums32=address(acts.sums32),
+        code_bytes=code_bytes,
+        sums16_bytes=2 * (kind.block // 32),
+        sums32_bytes=4 * (kind.block // kind.sub),
+        out=address(out) + 4 * column,
+        out_bytes=out.strides[0],
+        written=written,
+        bias=address(padded_bias),
+        finish_kernel=finish_kernel(lanes, bias is not None, add, program.isa),
+        block_rows=block_rows,
+        variants=len(variants),
+    )
     keep = [panels.data, acts.codes, acts.scales, acts.sums16, acts.sums32, out, padded_bias]
-    program.add(MATMUL, ints, (), keep, scratch_bytes=4 * lanes * variants[0][0])
+    program.add(MATMUL, [*op, *chain.from_iterable(variants)], (), keep, scratch_bytes=4 * lanes * variants[0][0])
 
 
 def _variants(format: str, kind: ActivationKind, isa: Isa) -> list[tuple[int, int]]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from pagemill.decoder.kernels.activations import Activations
 from pagemill.decoder.kernels.drivers.codes import PREPARE
+from pagemill.decoder.kernels.drivers.fields import PrepareOp
 from pagemill.decoder.kernels.drivers.step import ROWS
-from pagemill.decoder.kernels.isa import LANES
+from pagemill.decoder.kernels.isa import LANES, Isa
 from pagemill.decoder.kernels.memory import Array, address
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.tiles.rows import packing_kernel, source_kernel
@@ -40,21 +41,47 @@ def prepare(program: Program, source: Source, target: Activations | Array, *, ro
     """
     vectors = -(-source.width // LANES)
     _check(source, target, vectors)
-    ints = [rows, address(source.rows), source.rows.strides[0], _address(source.index)]
-    ints += [source_kernel(source.kind, program.isa), _a(source), _address(source.bias), vectors]
     keep = [array for array in (source.rows, source.weight, source.bias, source.index) if array is not None]
     if isinstance(target, Activations):
-        kind, blocks = target.kind, target.blocks
-        padded = 4 * blocks * kind.block
-        buffers = [target.codes, target.scales, target.sums16, target.sums32]
-        per_block = [kind.block * target.codes.itemsize, kind.block // 32, kind.block // kind.sub]
-        ints += [packing_kernel(kind, program.isa), *map(address, buffers), blocks, *per_block, padded]
-        keep += buffers
+        packing, buffers = _packing(target, program.isa), [target.codes, target.scales, target.sums16, target.sums32]
     else:
-        padded = 64 * vectors
-        ints += [0, address(target), 0, 0, 0, 0, target.strides[0], 0, 0, padded]
-        keep.append(target)
-    program.add(PREPARE, ints, (source.eps, float(source.width)), keep, scratch_bytes=padded)
+        packing, buffers = _plain(target, vectors), [target]
+    op = PrepareOp(
+        step_rows=rows,
+        src=address(source.rows),
+        src_bytes=source.rows.strides[0],
+        row_index=_address(source.index),
+        source_kernel=source_kernel(source.kind, program.isa),
+        a=_a(source),
+        b=_address(source.bias),
+        vectors=vectors,
+        **packing,
+    )
+    program.add(PREPARE, op, (source.eps, float(source.width)), [*keep, *buffers], scratch_bytes=packing["padded_bytes"])
+
+
+def _packing(target: Activations, isa: Isa) -> dict[str, int]:
+    """The fields of an op that packs rows."""
+    kind = target.kind
+    return {
+        "packing_kernel": packing_kernel(kind, isa),
+        "codes": address(target.codes),
+        "scales": address(target.scales),
+        "sums16": address(target.sums16),
+        "sums32": address(target.sums32),
+        "blocks": target.blocks,
+        "row_bytes": kind.block * target.codes.itemsize,
+        "sums16_per_block": kind.block // 32,
+        "sums32_per_block": kind.block // kind.sub,
+        "padded_bytes": 4 * target.blocks * kind.block,
+    }
+
+
+def _plain(target: Array, vectors: int) -> dict[str, int]:
+    """The fields of an op that writes float32 rows."""
+    unused = ("packing_kernel", "scales", "sums16", "sums32", "blocks", "sums16_per_block", "sums32_per_block")
+    places = {"codes": address(target), "row_bytes": target.strides[0], "padded_bytes": 64 * vectors}
+    return dict.fromkeys(unused, 0) | places
 
 
 def _address(array: Array | None) -> int:
