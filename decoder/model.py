@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from pagemill.decoder.errors import ModelError, Refused
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.header import Header
-from pagemill.decoder.kernels.compile import cache_folder
 from pagemill.decoder.kernels.isa import Isa, named
 from pagemill.decoder.plan import Plan, plan
 from pagemill.decoder.spec import ModelSpec
 from pagemill.decoder.tokenizer.template import ChatTemplate
 from pagemill.decoder.tokenizer.tokenizer import Tokenizer
-from pagemill.decoder.weights.panel_store import PanelStore, store_path
+from pagemill.decoder.weights.panel_store import open_panel_store
 from pagemill.decoder.weights.weights import Weights, load
 
 T = TypeVar("T")
@@ -123,8 +122,7 @@ def load_model(planned: PlannedModel, *, cpu: str = "auto", cached: bool = False
     cpu: a CPU variant's name, or auto.  cached: keep the repacked weights in the cache folder for the next start.
     Raises ModelError for a weight that is not a number.
     """
-    kind = "exact" if planned.plan.exact else ""
-    store = PanelStore(store_path(planned.path, cache_folder(), kind)) if cached else None
+    store = open_panel_store(planned.path, "exact" if planned.plan.exact else "") if cached else None
     return Model(planned, load(planned.plan, planned.data, store=store), named(cpu))
 
 

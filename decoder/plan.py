@@ -18,7 +18,7 @@ from pagemill.decoder.kernels.layouts import LAYOUTS
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.network.support import unsupported
 from pagemill.decoder.spec import ModelSpec, Role
-from pagemill.decoder.tensors import GLOBAL, find_tensors, format_reasons, shape_reasons, stranger_reasons
+from pagemill.decoder.tensors import GLOBAL, check_tensors, format_reasons
 
 KV_CACHES: Final = ("f32", "f16", "q8_0")
 
@@ -77,18 +77,16 @@ def plan(header: Header, *, kv_cache: str = "f16", exact: bool = False, name: st
     kv_cache: "f32", "f16" or "q8_0".  exact: weights are held as float32, four bytes each.  name: for the refusal.
     Raises Refused with every reason: what was expected, what was found.
     """
-    reasons = [*_whole_reasons(header), *format_reasons(header)]
+    reasons = list(_whole_reasons(header))
     architecture = _architecture(header, reasons)
     if architecture is None:
-        raise Refused(f"{name} cannot run", reasons)
+        raise Refused(f"{name} cannot run", [*reasons, *format_reasons(header)])
     facts = Facts(header, header.text("general.architecture"))
     spec = architecture.spec_of(facts)
-    has_layers = "block_count" not in facts.bad  # otherwise only tensors that occur once are looked for
-    found = find_tensors(header, architecture.tensors, spec, spec.layers if has_layers else 0, reasons)
-    if has_layers:
-        reasons += stranger_reasons(header, found, f"a {spec.architecture} model with {spec.layers} layers")
-    if not facts.reasons:  # shapes follow from facts; with a wrong fact they would only repeat it
-        reasons += shape_reasons(architecture.tensors, spec, found)
+    what = f"a {spec.architecture} model"
+    found, wrong = check_tensors(header, facts, architecture.tensors, spec, "block_count", what)
+    reasons += wrong
+    if not facts.reasons:
         reasons += _cache_reasons(spec, kv_cache)
         reasons += unsupported(spec)
     reasons += _vocabulary_reasons(header, facts)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, Literal, TypeVar
 
+from pagemill.decoder.facts import Facts
 from pagemill.decoder.formats import FORMATS, QuantFormat
 from pagemill.decoder.gguf.header import Header, TensorInfo
 
@@ -62,6 +63,24 @@ class FoundTensors(Generic[R]):
 
     weights: dict[tuple[R, int], TensorInfo] = field(default_factory=dict)
     biases: dict[tuple[R, int], TensorInfo] = field(default_factory=dict)
+
+
+def check_tensors(
+    header: Header, facts: Facts, table: Sequence[TensorRow[R, S]], spec: S, count_key: str, what: str
+) -> tuple[FoundTensors[R], list[str]]:
+    """The tensors of an architecture in a file, and every reason why they are not right; ``facts`` has its own.
+
+    count_key: the key of how many layers there are.  what: the architecture, for people.
+    """
+    reasons = list(format_reasons(header))
+    has_layers = count_key not in facts.bad  # otherwise only tensors that occur once are looked for
+    layers = getattr(spec, "layers", 0) if has_layers else 0
+    found = find_tensors(header, table, spec, layers, reasons)
+    if has_layers:
+        reasons += stranger_reasons(header, found, f"{what} with {layers} layers")
+    if not facts.reasons:  # shapes follow from facts; with a wrong fact they would only repeat it
+        reasons += shape_reasons(table, spec, found)
+    return found, reasons
 
 
 def find_tensors(header: Header, table: Iterable[TensorRow[R, S]], spec: S, layers: int, reasons: list[str]) -> FoundTensors[R]:

@@ -10,7 +10,7 @@ from pagemill.decoder.errors import Refused
 from pagemill.decoder.facts import Facts
 from pagemill.decoder.gguf.header import Header, TensorInfo
 from pagemill.decoder.spec import Role
-from pagemill.decoder.tensors import find_tensors, format_reasons, shape_reasons, stranger_reasons
+from pagemill.decoder.tensors import check_tensors
 from pagemill.vision.archs import architecture_of
 from pagemill.vision.spec import VisionRole, VisionSpec
 
@@ -40,18 +40,13 @@ def plan(header: Header, *, text_width: int | None = None) -> VisionPlan:
     architecture = architecture_of(header)
     facts = Facts(header, "clip")
     spec = architecture.spec_of(facts)
-    reasons = list(format_reasons(header))
-    has_layers = "vision.block_count" not in facts.bad
-    found = find_tensors(header, architecture.tensors, spec, spec.layers if has_layers else 0, reasons)
-    if has_layers:
-        reasons += stranger_reasons(header, found, f"a {spec.architecture} encoder with {spec.layers} layers")
-    if not facts.reasons:  # shapes follow from facts; with a wrong fact they would only repeat it
-        reasons += shape_reasons(architecture.tensors, spec, found)
-        if text_width is not None and text_width != spec.out_width:
-            reasons.append(
-                f"its rows have {spec.out_width} numbers, the text model's have {text_width}: "
-                "give the mmproj file that belongs to the text model"
-            )
+    what = f"a {spec.architecture} encoder"
+    found, reasons = check_tensors(header, facts, architecture.tensors, spec, "vision.block_count", what)
+    if text_width is not None and text_width != spec.out_width and not facts.reasons:
+        reasons.append(
+            f"its rows have {spec.out_width} numbers, the text model's have {text_width}: "
+            "give the mmproj file that belongs to the text model"
+        )
     reasons += facts.reasons
     if reasons:
         raise Refused("not a usable vision file", reasons)

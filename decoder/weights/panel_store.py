@@ -17,6 +17,7 @@ from typing import IO
 
 import numpy as np
 
+from pagemill.decoder.kernels.compile import cache_folder
 from pagemill.decoder.kernels.layouts import LAYOUTS
 from pagemill.decoder.kernels.memory import ALIGNMENT_BYTES, Array
 from pagemill.decoder.weights.panels import Panels
@@ -60,6 +61,11 @@ class PanelStore:
                     old.unlink()
         except OSError:
             Path(temporary).unlink(missing_ok=True)
+
+
+def open_panel_store(model: Path, variant: str) -> PanelStore:
+    """The store of a model file in the cache folder; see ``store_path``."""
+    return PanelStore(store_path(model, cache_folder(), variant))
 
 
 def store_path(model: Path, folder: Path, variant: str) -> Path:

@@ -12,20 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.kernels.compile import cache_folder
-from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL
-from pagemill.decoder.kernels.drivers.step import OUTPUTS, ROWS, SEGMENTS
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array
-from pagemill.decoder.kernels.ops.attention import StepTables
-from pagemill.decoder.kernels.ops.rows import Source, prepare
-from pagemill.decoder.kernels.program import Program
+from pagemill.decoder.kernels.ops.rows import Source
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.recorder import Recorder, new_rows
 from pagemill.decoder.tensors import GLOBAL
 from pagemill.decoder.weights.loader import Layer, Loader, Matrix
-from pagemill.decoder.weights.panel_store import PanelStore, store_path
+from pagemill.decoder.weights.panel_store import PanelStore, open_panel_store
 from pagemill.vision.arithmetic import Arithmetic
 from pagemill.vision.backends.cost import CAPACITY_STEP
 from pagemill.vision.patches import Patches
@@ -67,8 +62,7 @@ class CpuEncoder:
     ) -> None:
         self._owns_team = owns_team
         self.spec, self.team, self.isa, self.arithmetic = planned.spec, team, isa, arithmetic
-        kind = f"vision {arithmetic.products}"
-        store = PanelStore(store_path(planned.path, cache_folder(), kind)) if cached else None
+        store = open_panel_store(planned.path, f"vision {arithmetic.products}") if cached else None
         self.weights = _load(planned, arithmetic, team.threads, store)
         self._recording: _Recording | None = None
 
@@ -121,10 +115,8 @@ class _Recording:
         self.capacity, self._spec, self._encoder = capacity, encoder.spec, encoder
         arithmetic = encoder.arithmetic
         self._cache = KvCache([encoder.spec.block.attention], arithmetic.codec, 1, capacity)
-        self._tables = StepTables.new(capacity, 1, encoder.spec.head_dim)
-        self._tables.position[:], self._tables.base[:] = np.arange(capacity), self._cache.base(0)
-        self._program = Program(encoder.team, encoder.isa)
-        self._record = Recorder(self._program, self._cache, self._tables, arithmetic.attention)
+        sizes = {"rows": capacity, "segments": 1, "rope_dims": encoder.spec.head_dim}
+        self._record = Recorder(encoder.team, encoder.isa, self._cache, arithmetic.attention, **sizes)
         self._patches, self._x = new_rows(capacity, encoder.spec.patch_width), new_rows(capacity, encoder.spec.width)
         self._record_embedding()
         for layer in encoder.weights.layers:
@@ -133,15 +125,11 @@ class _Recording:
 
     def run(self, patches: Patches) -> Floats:
         """Encode one page."""
-        count, blocks, step = patches.grid.patches, patches.grid.blocks(self._spec.merge), self._program.step
-        tables = self._tables
-        assert tables.cos is not None, "a head has at least one pair"
-        assert tables.sin is not None, "a head has at least one pair"
+        count, blocks, tables = patches.grid.patches, patches.grid.blocks(self._spec.merge), self._record.tables
         self._patches[:count, : self._spec.patch_width] = patches.rows
-        tables.cos[:count], tables.sin[:count] = rope_tables(patches.grid, self._spec)
-        tables.segments[0, :6] = (0, count, 0, self._cache.base(0), BIDIRECTIONAL, count)
-        step[ROWS], step[OUTPUTS], step[SEGMENTS] = count, blocks, 1
-        self._program.run()
+        tables.set_angles(*rope_tables(patches.grid, self._spec))
+        tables.set_page(count, self._cache.base(0))
+        self._record.run(count, blocks, 1)
         return self._out[:blocks, : self._spec.out_width].copy()
 
     def _record_embedding(self) -> None:
@@ -149,7 +137,7 @@ class _Recording:
         spec, weights = self._spec, self._encoder.weights
         embedded = new_rows(self.capacity, spec.width)
         self._record.product(Source("copy", self._patches, spec.patch_width), weights.patch, embedded)
-        prepare(self._program, Source("rms", embedded, spec.width, spec.eps, weights.pre_norm), self._x)
+        self._record.rows(Source("rms", embedded, spec.width, spec.eps, weights.pre_norm), self._x)
 
     def _record_projector(self) -> Array:
         """Norm, merge (a view of ``merge ** 2`` rows as one), and the two linear maps around the exact GELU."""
@@ -157,11 +145,11 @@ class _Recording:
         block = spec.merge**2
         capacity = self.capacity // block
         normed = new_rows(self.capacity, spec.width)
-        prepare(self._program, Source("rms", self._x, spec.width, spec.projector_eps, weights.projector_norm), normed)
+        self._record.rows(Source("rms", self._x, spec.width, spec.projector_eps, weights.projector_norm), normed)
         merged = normed[: capacity * block].reshape(capacity, -1)
         sizes = [matrix.width for matrix in (weights.merge, weights.first, weights.second)]
         joined, hidden, out = (new_rows(capacity, size) for size in sizes)
-        record.product(Source("copy", merged, block * spec.width), weights.merge, joined, rows=OUTPUTS)
-        record.product(Source("copy", joined, sizes[0]), weights.first, hidden, rows=OUTPUTS)
-        record.product(Source("gelu_erf", hidden, sizes[1]), weights.second, out, rows=OUTPUTS)
+        record.product(Source("copy", merged, block * spec.width), weights.merge, joined, outputs=True)
+        record.product(Source("copy", joined, sizes[0]), weights.first, hidden, outputs=True)
+        record.product(Source("gelu_erf", hidden, sizes[1]), weights.second, out, outputs=True)
         return out

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from pagemill.decoder.kernels.compile import compile_kernel
 from pagemill.decoder.kernels.drivers.codes import ATTEND, ROPE_STORE
-from pagemill.decoder.kernels.drivers.fields import AttendOp, RopeStoreOp
+from pagemill.decoder.kernels.drivers.fields import AttendOp, RopeStoreOp, SegmentFields
+from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array, address, aligned
 from pagemill.decoder.kernels.ops.attention_shape import AttentionShape, rotate_tile
@@ -58,6 +59,24 @@ class StepTables:
         cos, sin = (aligned((rows, rope_dims // 2), np.float32) if rope_dims else None for _ in range(2))
         table = np.zeros((segments, SEGMENT_INTS), np.int64)
         return cls(np.zeros(rows, np.int64), np.zeros(rows, np.int64), table, cos, sin)
+
+    def set_segment(self, number: int, rows: range, start: int, base: int, kind: int) -> None:
+        """Rows of the step are one sequence's, from position ``start`` on.  kind: see ``drivers.segments``."""
+        end = start + len(rows)
+        self.position[rows.start : rows.stop] = np.arange(start, end)
+        self.base[rows.start : rows.stop] = base
+        fields = SegmentFields(rows.start, len(rows), start, base, kind, end)
+        self.segments[number, : len(fields)] = fields
+
+    def set_page(self, rows: int, base: int) -> None:
+        """All rows of the step are one page's patches, which see each other."""
+        self.set_segment(0, range(rows), 0, base, BIDIRECTIONAL)
+
+    def set_angles(self, cos: Array, sin: Array) -> None:
+        """The cosines and sines of the step's rows: (rows, rope dims / 2) float32 each."""
+        assert self.cos is not None, "these tables have no angles"
+        assert self.sin is not None, "these tables have no angles"
+        self.cos[: len(cos)], self.sin[: len(sin)] = cos, sin
 
 
 @dataclass(frozen=True, slots=True)
