@@ -8,6 +8,7 @@ depend on what else runs.  Not safe for use from two threads at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from collections.abc import Sequence as Sequenced
 from dataclasses import dataclass
 
@@ -119,11 +120,13 @@ class Engine:
 
     def generate(self, request: Request) -> list[Event]:
         """Run one request to its end, beside whatever else runs; its events."""
+        return list(self.stream(request))
+
+    def stream(self, request: Request) -> Iterator[Event]:
+        """As ``generate``, each event when it comes.  Events of other requests are dropped."""
         ticket = self.add(request)
-        events: list[Event] = []
         while ticket in self._sequences:
-            events += [event for event in self.step() if event.ticket == ticket]
-        return events
+            yield from (event for event in self.step() if event.ticket == ticket)
 
     def close(self) -> None:
         """End a compute team of its own; the engine cannot be used after."""

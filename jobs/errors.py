@@ -1,4 +1,4 @@
-"""What can go wrong between a command and its pages.  ``cli.EXIT_CODES`` pairs each with an exit code.
+"""What can go wrong between a command and its pages.  ``codes.EXIT_CODES`` pairs each with an exit code.
 
 JobError
 ├── ConfigError    a key or a value in a job file, the environment or a flag

@@ -9,11 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pagemill.decoder.errors import Refused
-from pagemill.decoder.facts import Facts
-from pagemill.decoder.gguf.header import Header
-from pagemill.decoder.spec import Role
-from pagemill.decoder.tensors import TensorRow
+from pagemill.decoder import Facts, Header, Refused, Role, TensorRow
 from pagemill.vision.spec import VisionRole, VisionSpec
 
 MOST_LAYERS = 1024  # a count above is a lie, not a model

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pagemill.decoder.errors import ModelError
-from pagemill.decoder.kernels.isa import LANES, Isa
-from pagemill.decoder.network.kv_codec import CODECS, Codec
-from pagemill.decoder.weights.rounding import BLOCKS
+from pagemill.decoder import BLOCKS, CODECS, LANES, Codec, Isa, ModelError
 from pagemill.vision.spec import VisionSpec
 
 Precision = Literal["auto", "bf16", "int8", "f32"]

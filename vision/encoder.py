@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pagemill.decoder.errors import ModelError
-from pagemill.decoder.kernels.isa import detect
-from pagemill.decoder.kernels.team import Team
+from pagemill.decoder import ModelError, Team, detect
 from pagemill.vision.arithmetic import resolve_arithmetic
 from pagemill.vision.backends.cpu import CpuEncoder
 from pagemill.vision.protocol import Encoder

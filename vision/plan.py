@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pagemill.decoder.errors import Refused
-from pagemill.decoder.facts import Facts
-from pagemill.decoder.gguf.header import Header, TensorInfo
-from pagemill.decoder.spec import Role
-from pagemill.decoder.tensors import check_tensors
+from pagemill.decoder import Facts, Header, Refused, Role, TensorInfo, check_tensors
 from pagemill.vision.archs import architecture_of
 from pagemill.vision.spec import VisionRole, VisionSpec
 

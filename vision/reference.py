@@ -12,8 +12,7 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.spec import Role
-from pagemill.decoder.tensors import GLOBAL
+from pagemill.decoder import GLOBAL, Role
 from pagemill.vision.errors import BadPixels, BrokenRows
 from pagemill.vision.patches import Patches
 from pagemill.vision.plan import Key

@@ -8,9 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.batch import Prompt, Rows, Tokens
-from pagemill.decoder.errors import ModelError
-from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder import ModelError, Prompt, Rows, Tokenizer, Tokens
 
 BEFORE_PAGE = "<|im_start|>system<|im_end|>\n<|im_start|>user\n"
 AFTER_PAGE = "<|im_end|>\n<|im_start|>assistant\n"

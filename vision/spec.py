@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from pagemill.decoder.spec import AttentionSpec, BlockSpec, NormSpec, RopeSpec
+from pagemill.decoder import AttentionSpec, BlockSpec, NormSpec, RopeSpec
 
 
 class VisionRole(Enum):

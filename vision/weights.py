@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.gguf.files import open_file
-from pagemill.decoder.weights.loader import Loader, Rounding
-from pagemill.decoder.weights.panel_store import PanelStore
+from pagemill.decoder import Loader, PanelStore, Rounding, open_file
 from pagemill.vision.plan import Key, VisionPlan, plan
 from pagemill.vision.spec import VisionRole, VisionSpec
 

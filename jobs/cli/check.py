@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from pagemill.jobs.cli.app import SOME_FAILED
+from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.cli.run import split_inputs
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.ledger_view import open_view
@@ -20,7 +20,7 @@ from pagemill.jobs.run.job import Inputs, ReaderOpener, find_inputs, inspect_inp
 from pagemill.jobs.run.progress import as_clock
 from pagemill.jobs.run.spec import JobSpec, resolve_job
 from pagemill.jobs.settings.layers import load_config
-from pagemill.pipeline.page import PageRef
+from pagemill.pipeline import PageRef
 
 MOST_DOCUMENTS = 100
 ORIGINAL_FORMATS = frozenset({"pdf"})  # outputs that hold their original

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.errors import ModelError, Refused
-from pagemill.decoder.gguf.files import open_file
-from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder import ModelError, Refused, Tokenizer, open_file
 from pagemill.jobs.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from pagemill.vision.arithmetic import Precision
-    from pagemill.vision.spec import VisionSpec
+    from pagemill.vision import Precision, VisionSpec
 
 
 def write_logits(model: Path, tokens: Path, out: Path, *, kv_cache: str, exact: bool, threads: int | None) -> int:
@@ -25,8 +22,7 @@ def write_logits(model: Path, tokens: Path, out: Path, *, kv_cache: str, exact: 
     ids = _load(tokens)
     if ids.ndim != 1 or ids.size == 0 or not np.issubdtype(ids.dtype, np.integer):
         raise InputError(f"{tokens}: expected one dimension of integers, found {ids.dtype} of shape {ids.shape}")
-    from pagemill.decoder.engine import logits
-    from pagemill.decoder.model import open_model
+    from pagemill.decoder import logits, open_model
     from pagemill.jobs.run.spec import check_threads
 
     check_threads(threads)
@@ -49,9 +45,7 @@ def write_embeddings(
     if (image is None) == (pixels is None):
         raise InputError("expected an IMAGE or --pixels FILE.npy, found " + ("neither" if image is None else "both"))
     from pagemill.jobs.run.spec import check_threads
-    from pagemill.vision.encoder import open_encoder
-    from pagemill.vision.errors import BadPixels
-    from pagemill.vision.patches import to_patches
+    from pagemill.vision import BadPixels, open_encoder, to_patches
 
     check_threads(threads)
     try:
@@ -85,8 +79,8 @@ def print_tokens(model: Path, *, parse_special: bool, as_json: bool) -> int:
 def _prepared(path: Path, spec: VisionSpec, multiple_px: int) -> NDArray[np.float32]:
     from PIL import Image, UnidentifiedImageError
 
-    from pagemill.pipeline.documents.raster import to_rgb
-    from pagemill.vision.patches import prepare
+    from pagemill.pipeline import to_rgb
+    from pagemill.vision import prepare
 
     try:
         with Image.open(path) as image:

@@ -8,12 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pagemill import __version__
-from pagemill.decoder.kernels.isa import detect
-from pagemill.decoder.kernels.team import available_cores, default_threads
+from pagemill.decoder import available_cores, default_threads, detect
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import find_model
 from pagemill.jobs.settings.config import ModelSection
-from pagemill.vision.encoder import BACKENDS
+from pagemill.vision import BACKENDS
 
 LIBRARIES = ("numpy", "numba", "llvmlite", "pypdfium2", "pillow", "coremltools")
 

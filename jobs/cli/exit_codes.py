@@ -1,10 +1,10 @@
-"""Which exit code an expected error has.  A row here and one in ``cli.EXIT_CODES`` is all that a new kind of error needs."""
+"""Which exit code an expected error has.  A row here and one in ``codes.EXIT_CODES`` is all that a new kind of error needs."""
 
 from __future__ import annotations
 
-from pagemill.decoder.errors import ModelError
+from pagemill.decoder import ModelError
 from pagemill.jobs.errors import ConfigError, InputError, LedgerError, OutputError
-from pagemill.pipeline.errors import PageError
+from pagemill.pipeline import PageError
 
 CODES: tuple[tuple[type[Exception], int], ...] = (
     (ConfigError, 3),

@@ -9,12 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagemill.decoder.batch import Prompt, Request, Tokens
-from pagemill.decoder.engine import Engine
-from pagemill.decoder.errors import ModelError
-from pagemill.decoder.model import Model, open_model
-from pagemill.decoder.sampler import Sampling
-from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder import Engine, Model, ModelError, Prompt, Request, Sampling, Tokenizer, Tokens, open_model
 from pagemill.jobs.run.spec import check_threads
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pagemill.decoder.describe import bytes_text, describe
-from pagemill.decoder.gguf.files import open_file
+from pagemill.decoder import bytes_text, describe, open_file
 from pagemill.jobs.models.memory import free_memory
 from pagemill.jobs.models.planned import plan_encoder, plan_text
 

@@ -16,10 +16,7 @@ from tqdm import tqdm
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.ledger.disk import cannot_write
 from pagemill.jobs.review.review import Reviewed, as_json, present_originals, read_pages, texts_of
-from pagemill.pipeline.page import PageFailure, PageImage, PageRef
-from pagemill.pipeline.render.preprocess import RenderSettings
-from pagemill.pipeline.render.producer import Producer
-from pagemill.pipeline.sinks.facts import xml_name
+from pagemill.pipeline import PageFailure, PageImage, PageRef, Producer, RenderSettings, xml_name
 
 TEMPLATE = "review.html"
 FILE_NAME = "review.html"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pagemill.jobs.cli.app import SOME_FAILED
+from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import REAL_MODEL_ADVICE
 from pagemill.jobs.run.copies import copies_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from pagemill.jobs.cli.app import NOT_AS_WRITTEN
+from pagemill.jobs.cli.codes import NOT_AS_WRITTEN
 from pagemill.jobs.ledger.ledger import OutputFile
 from pagemill.jobs.ledger.ledger_view import Page, open_view
 from pagemill.jobs.ledger.records import StoredPages

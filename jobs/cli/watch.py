@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagemill.jobs.cli.app import SOME_FAILED
+from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
 from pagemill.jobs.inputs.remote import is_url
 from pagemill.jobs.run.job import ReaderOpener

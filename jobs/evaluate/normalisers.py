@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from pagemill.jobs.errors import ConfigError
-from pagemill.pipeline.reading.postprocess import to_plain_text
+from pagemill.pipeline import to_plain_text
 
 _QUOTES = str.maketrans("‘’‚‛′“”„‟″«»", "'" * 5 + '"' * 7)
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣－", "-"))

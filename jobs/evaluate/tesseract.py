@@ -14,10 +14,7 @@ from pagemill.jobs.errors import InputError
 from pagemill.jobs.evaluate.readings import Reading, Run
 from pagemill.jobs.inputs.discover import Found, open_documents
 from pagemill.jobs.watch.arrivals import relative_to, scan
-from pagemill.pipeline.documents.documents import Inspector
-from pagemill.pipeline.page import PageImage, PageRef
-from pagemill.pipeline.render.preprocess import RenderSettings
-from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline import Inspector, PageImage, PageRef, Producer, RenderSettings
 
 PROGRAM = "tesseract"
 SECONDS = 300.0  # for one page

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from pagemill.jobs.inputs.origins import copy_bounded, printable
-from pagemill.pipeline.errors import PageError, PasswordNeeded, TooLarge, Unreadable
+from pagemill.pipeline import PageError, PasswordNeeded, TooLarge, Unreadable
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 MOST_MEMBERS = 100_000

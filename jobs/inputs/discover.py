@@ -20,7 +20,7 @@ from pagemill.jobs.inputs.input_cache import InputCache
 from pagemill.jobs.inputs.origins import Origin, printable
 from pagemill.jobs.inputs.remote import find_remote, is_url
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline.errors import PageError, TooLarge, Unreadable
+from pagemill.pipeline import PageError, TooLarge, Unreadable
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
 LIST_SIGN = "@"

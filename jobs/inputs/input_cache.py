@@ -20,8 +20,7 @@ from typing import IO, Protocol, Self
 from pagemill.jobs.inputs.archives import Archive
 from pagemill.jobs.inputs.origins import Origin
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline.errors import PageError, Unreadable
-from pagemill.pipeline.page import PageFailure, PageImage, PageRef
+from pagemill.pipeline import PageError, PageFailure, PageImage, PageRef, Unreadable
 
 LOCK_NAME = "lock"
 NAME_BYTES = 100

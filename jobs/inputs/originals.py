@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline.page import PageRef
+from pagemill.pipeline import PageRef
 
 Signature = tuple[int, int, int, int]
 

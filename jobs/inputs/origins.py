@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, Protocol
 
-from pagemill.pipeline.errors import TooLarge
+from pagemill.pipeline import TooLarge
 
 CHUNK_BYTES = 1 << 20
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.inputs.origins import copy_bounded
-from pagemill.pipeline.errors import PageError, Unreachable, Unreadable
+from pagemill.pipeline import PageError, Unreachable, Unreadable
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

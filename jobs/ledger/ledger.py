@@ -19,7 +19,7 @@ from pagemill.jobs.ledger.disk import database_errors
 from pagemill.jobs.ledger.migrations import migrate
 from pagemill.jobs.ledger.owner import Owner, is_dead
 from pagemill.jobs.ledger.records import file_identity, gone
-from pagemill.pipeline.page import Attempt
+from pagemill.pipeline import Attempt
 
 BUSY_SECONDS = 30.0
 

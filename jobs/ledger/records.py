@@ -11,7 +11,7 @@ from pathlib import Path
 from pagemill.jobs.errors import OutputError
 from pagemill.jobs.ledger.disk import database_errors
 from pagemill.jobs.ledger.store import BUSY_SECONDS, FILE_NAME, PageStore
-from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline import PageRef, PageText
 
 DATE_VARIABLE = "SOURCE_DATE_EPOCH"
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pagemill.jobs.ledger.database import use_write_ahead_log
-from pagemill.pipeline.page import Attempt, PageRef, PageText, Picture
+from pagemill.pipeline import Attempt, PageRef, PageText, Picture
 
 RECORD_VERSION = 2
 FILE_NAME = "records.sqlite3"

@@ -10,11 +10,11 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagemill.decoder.network.kv_codec import round_capacity
+from pagemill.decoder import round_capacity
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.planned import PlannedPair, resolve_settings
 from pagemill.jobs.settings.config import Config
-from pagemill.vision.backends.cost import encoder_bytes
+from pagemill.vision import encoder_bytes
 
 SHARE_OF_FREE = 0.9
 """Of the memory that is free at the start; the rest is left to others."""

@@ -7,16 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pagemill.decoder.errors import ModelError, Refused
-from pagemill.decoder.kernels.isa import Isa, detect
-from pagemill.decoder.model import PlannedModel, plan_model
-from pagemill.decoder.network.arithmetic import numeric_class
+from pagemill.decoder import Isa, ModelError, PlannedModel, Refused, detect, numeric_class, plan_model
 from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.settings.config import Config
-from pagemill.vision.arithmetic import Arithmetic, resolve_arithmetic
-from pagemill.vision.encoder import resolve_backend
-from pagemill.vision.weights import PlannedEncoder
-from pagemill.vision.weights import plan_encoder as plan_vision
+from pagemill.vision import Arithmetic, PlannedEncoder, resolve_arithmetic, resolve_backend
+from pagemill.vision import plan_encoder as plan_vision
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from pagemill.decoder.errors import ModelError
+from pagemill.decoder import ModelError
 from pagemill.jobs.errors import InputError, OutputError
 from pagemill.jobs.models.registry import FileFacts, KnownModel, Pair, how_to_get, write_manifest
 from pagemill.jobs.run.identity import hash_file

@@ -120,7 +120,7 @@ def how_to_get(model: KnownModel, folder: Path) -> str:
 
 def write_manifest(place: Path, record: Mapping[str, object]) -> None:
     """Notes which files of a folder are the model's, and where they came from."""
-    from pagemill.pipeline.durable import write_durably
+    from pagemill.pipeline import write_durably
 
     write_durably(place / MANIFEST, json.dumps(record, indent=1).encode("ascii") + b"\n")
 

@@ -17,10 +17,7 @@ from pagemill.jobs.ledger.ledger_view import Page, open_view
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.identity import hash_file
 from pagemill.jobs.run.spec import pages_folder
-from pagemill.pipeline.layout import without_boxes
-from pagemill.pipeline.page import PageRef, PageText
-from pagemill.pipeline.sinks.facts import confidence_of, facts_of, xml_text
-from pagemill.pipeline.sinks.markup import to_html
+from pagemill.pipeline import PageRef, PageText, confidence_of, facts_of, to_html, without_boxes, xml_text
 
 MOST_COMPARED_WORDS = 20_000  # of a page; beyond that it only says that it differs
 

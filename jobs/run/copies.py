@@ -16,7 +16,7 @@ from pathlib import Path
 from pagemill.jobs.errors import ConfigError, OutputError
 from pagemill.jobs.inputs.remote import LISTING, connect, protocol, shown_url
 from pagemill.jobs.run.spec import JobSpec
-from pagemill.pipeline.durable import TEMP_SUFFIX, write_durably
+from pagemill.pipeline import TEMP_SUFFIX, write_durably
 
 RECORD_NAME = ".pagemill/copied.json"
 COPY_SECONDS = 60.0  # between copies while a job runs

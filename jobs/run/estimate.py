@@ -10,8 +10,7 @@ from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.store import record_bytes
 from pagemill.jobs.run.job import Inputs, OpenReader, source_opener
 from pagemill.jobs.run.spec import JobSpec
-from pagemill.pipeline.errors import PageError
-from pagemill.pipeline.page import PageFailure, PageRef, PageText
+from pagemill.pipeline import PageError, PageFailure, PageRef, PageText
 
 WAIT_SECONDS = 0.05
 #: How much a format takes beside the page's plain text, about: words with places take a line of markup each.

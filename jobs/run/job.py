@@ -27,12 +27,7 @@ from pagemill.jobs.run.progress import Progress
 from pagemill.jobs.run.runner import PageSource, Pause, Reader, Rules, Runner, Stages
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.run.stopping import Stopper
-from pagemill.pipeline.documents.documents import Inspector
-from pagemill.pipeline.errors import PageError
-from pagemill.pipeline.page import PageRef
-from pagemill.pipeline.render.preprocess import RenderSettings
-from pagemill.pipeline.render.producer import Producer
-from pagemill.pipeline.trace import NO_TRACE, Trace
+from pagemill.pipeline import NO_TRACE, Inspector, PageError, PageRef, Producer, RenderSettings, Trace
 
 SHOW_SECONDS = 0.25
 PAUSE_SECONDS = 0.25

@@ -7,20 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from pagemill.decoder.engine import Engine
-from pagemill.decoder.kernels.isa import PORTABLE
-from pagemill.decoder.kernels.team import Team
-from pagemill.decoder.model import load_model
-from pagemill.decoder.sampler import Sampling
+from pagemill.decoder import PORTABLE, Engine, Sampling, Team, load_model
 from pagemill.jobs.errors import OutputError
 from pagemill.jobs.models.memory import pages_at_once
 from pagemill.jobs.run.job import OpenReader
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config
-from pagemill.pipeline.reading.reader import PageReader, ReadSettings
-from pagemill.pipeline.reading.recovery import Recovery
-from pagemill.pipeline.trace import Trace, open_trace
-from pagemill.vision.encoder import load_encoder
+from pagemill.pipeline import PageReader, ReadSettings, Recovery, Trace, open_trace
+from pagemill.vision import load_encoder
 
 OPENING = "opening"
 """Track of a trace."""

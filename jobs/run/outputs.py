@@ -15,10 +15,17 @@ from pagemill.jobs.ledger.disk import cannot_write
 from pagemill.jobs.ledger.ledger import Ledger, OutputFile, Work
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline.errors import PageError
-from pagemill.pipeline.page import PageRef
-from pagemill.pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
-from pagemill.pipeline.sinks.names import name_key, output_names
+from pagemill.pipeline import (
+    SINKS,
+    PageError,
+    PageRef,
+    Per,
+    SourceDocument,
+    name_key,
+    output_names,
+    output_names_of,
+    write_document,
+)
 
 ORIGINAL_FORMATS = frozenset({"pdf"})  # made of the original itself
 PERS: tuple[Per, ...] = ("document", "page")

@@ -17,7 +17,7 @@ from pagemill import __version__
 from pagemill.jobs.ledger.disk import cannot_write
 from pagemill.jobs.run.job import PageEnd, Report
 from pagemill.jobs.run.spec import JobSpec
-from pagemill.pipeline.durable import write_durably
+from pagemill.pipeline import write_durably
 
 NAME = "report.json"
 VERSION = 1

@@ -18,9 +18,7 @@ from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome, Work
 from pagemill.jobs.run.progress import Meter, Snapshot
-from pagemill.pipeline.errors import PageError, Replaced
-from pagemill.pipeline.page import PageFailure, PageImage, PageRef, PageText
-from pagemill.pipeline.trace import NO_TRACE, Trace
+from pagemill.pipeline import NO_TRACE, PageError, PageFailure, PageImage, PageRef, PageText, Replaced, Trace
 
 WHOLE_DOCUMENT = "document"  # settings hash of the one failed page of a document that did not open
 WAIT_FOR_IMAGE_SECONDS = 0.05

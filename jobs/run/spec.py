@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagemill.decoder.kernels.team import available_cores
+from pagemill.decoder import available_cores
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.inputs.discover import LIST_SIGN
 from pagemill.jobs.inputs.remote import is_url, shown_url

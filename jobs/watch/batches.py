@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from pagemill.decoder.errors import ModelError
+from pagemill.decoder import ModelError
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.run.job import OpenReader, ReaderOpener, Report, run_job
 from pagemill.jobs.run.progress import Progress

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pagemill.jobs.watch.arrivals import Stamp
-from pagemill.pipeline.durable import write_durably
+from pagemill.pipeline import write_durably
 
 SPARE_LINES = 1000  # a journal with so many superseded lines is written anew
 

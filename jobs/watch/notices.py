@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.run.progress import Progress, Snapshot
 from pagemill.jobs.watch.watcher import Finished, Health
-from pagemill.pipeline.durable import write_durably
+from pagemill.pipeline import write_durably
 
 WEBHOOK_SECONDS = 10.0
 WEBHOOK_TRIES = 5

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 
 from pagemill.jobs.run.identity import hash_file
 from pagemill.jobs.watch.arrivals import Arrival, stamp_of
-from pagemill.pipeline.durable import temp_path, write_durably
+from pagemill.pipeline import temp_path, write_durably
 
 REASON_SUFFIX = ".reason.json"
 NAME_BYTES = 255

@@ -19,21 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pagemill.decoder.batch import Event, Prompt, Request
-from pagemill.decoder.engine import StepRows
-from pagemill.decoder.errors import ModelError
-from pagemill.decoder.sampler import Sampling
-from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder import Event, ModelError, Prompt, Request, Sampling, StepRows, Tokenizer
 from pagemill.pipeline.page import Attempt, PageImage, PageStatus, PageText, Picture
 from pagemill.pipeline.reading.overlap import Encoded, open_encoding
 from pagemill.pipeline.reading.quality import measure_ink, why_blank
 from pagemill.pipeline.reading.reading import Reading, Run, together
 from pagemill.pipeline.reading.recovery import BEST_FIRST, FIRST, TURNS, Recovery, Rung, images, ramp
 from pagemill.pipeline.trace import NO_TRACE, Trace
-from pagemill.vision.errors import BadPixels, BrokenRows
-from pagemill.vision.patches import MULTIPLE_PX, prepare, to_patches
-from pagemill.vision.protocol import Encoder
-from pagemill.vision.segments import page_prompt
+from pagemill.vision import MULTIPLE_PX, BadPixels, BrokenRows, Encoder, page_prompt, prepare, to_patches
 
 Clock = Callable[[], float]
 ENCODER, ENGINE = "encoder", "engine"
@@ -134,6 +127,16 @@ class PageReader:
     def free_slots(self) -> int:
         """How many more images it takes in before the next step."""
         return max(0, self._encoding.room(self._engine.free_slots) - len(self._again))
+
+    @property
+    def longest_edge_px(self) -> int:
+        """The longest side of a page that the model takes, pixels."""
+        return self._encoder.spec.longest_edge_px
+
+    @property
+    def multiple_px(self) -> int:
+        """What the sides of a page are rounded up to, pixels."""
+        return self._settings.multiple_px
 
     def submit(self, image: PageImage) -> None:
         """Take in one page, if there is something on it."""

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pagemill.decoder.batch import Event
-from pagemill.decoder.tokenizer.tokenizer import Tokenizer
+from pagemill.decoder import Event, Tokenizer
 from pagemill.pipeline.page import PageStatus
 from pagemill.pipeline.reading.confidence import word_confidences
 from pagemill.pipeline.reading.postprocess import to_markdown

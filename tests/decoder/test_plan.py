@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from pagemill.decoder.archs import ARCHS
-from pagemill.decoder.describe import describe
 from pagemill.decoder.errors import Refused
 from pagemill.decoder.formats import FORMATS
 from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.gguf.parse import Header, parse_header
 from pagemill.decoder.plan import Plan, plan
+from pagemill.decoder.plan_text import describe
 from pagemill.decoder.spec import Role
 from pagemill.decoder.weights.panels import repack
 from tests.answers import ORACLES, oracle_files

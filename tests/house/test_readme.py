@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rapidfuzz.distance import Levenshtein
 
-from pagemill.jobs.cli.app import EXIT_CODES
+from pagemill.jobs.cli.codes import EXIT_CODES
 from pagemill.pipeline.sinks import SINKS
 from tests.house.source import ROOT, tracked_files
 

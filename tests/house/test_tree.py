@@ -9,7 +9,7 @@ from tests.house.source import ROOT, tracked_files
 
 TOP = {
     ".ci", ".gitattributes", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md",
-    "config.yaml", "decoder", "jobs", "pagemill", "pipeline", "pyproject.toml", "samples", "tests", "vision",
+    "config.yaml", "decoder", "docs", "jobs", "pagemill", "pipeline", "pyproject.toml", "samples", "tests", "vision",
 }  # fmt: skip
 LARGEST_BYTES = 25_000_000  # what a sample model's checkpoint may take
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w|pypi\.org|pythonhosted\.org|simple/\s")

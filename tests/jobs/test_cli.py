@@ -19,6 +19,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from pagemill.jobs.cli import app as cli
+from pagemill.jobs.cli import codes
 from pagemill.jobs.models.files import SAMPLE_FOLDERS
 from tests.jobs.echo_job import open_echo
 from tests.jobs.test_kill import count_done
@@ -121,7 +122,7 @@ def test_bad_document_among_good_ones_fails_alone(pagemill: Pagemill, page: Path
     (page.parent / "bad.pdf").write_bytes(b"no pdf")
     (page.parent / "empty.png").write_bytes(b"")
     said = pagemill("run", page.parent, "-o", tmp_path / "out", "--progress", "none")
-    assert said.code == cli.SOME_FAILED
+    assert said.code == codes.SOME_FAILED
     assert "3 pages: 1 ok, 2 failed" in said.err
     assert "bad.pdf, page 1: failed: not a document" in said.err
     assert "empty.png, page 1: failed: file is empty" in said.err
@@ -159,7 +160,7 @@ def test_expected_error_is_one_message_with_its_code(pagemill: Pagemill, page: P
     assert said.code == code
     assert message in said.err
     assert "Traceback" not in said.err
-    assert code in cli.EXIT_CODES
+    assert code in codes.EXIT_CODES
 
 
 def test_damaged_ledger_is_told(pagemill: Pagemill, page: Path, echo: None, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pagemill.jobs.cli.app import EXIT_CODES, NOT_AS_WRITTEN, SOME_FAILED
+from pagemill.jobs.cli.codes import EXIT_CODES, NOT_AS_WRITTEN, SOME_FAILED
 from pagemill.jobs.run.job import OpenReader
 from pagemill.jobs.run.report import counts_table
 from pagemill.jobs.run.spec import JobSpec

@@ -25,7 +25,7 @@ import pytest
 from PIL import Image
 
 from pagemill.decoder.errors import ModelError
-from pagemill.jobs.cli import app as cli
+from pagemill.jobs.cli import codes
 from pagemill.jobs.cli.watch import Places, _events, places_of, run_watch
 from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
 from pagemill.jobs.run.job import OpenReader
@@ -592,7 +592,7 @@ def test_the_service_files_start_the_watch() -> None:
     commands = [agent["ProgramArguments"], unit["Service"]["ExecStart"].split()]
     assert [[Path(command[0]).name, command[1]] for command in commands] == [["pagemill", "watch"]] * 2
     assert unit["Service"]["SuccessExitStatus"] == "143"
-    assert set(map(int, unit["Service"]["RestartPreventExitStatus"].split())) <= cli.EXIT_CODES.keys()
+    assert set(map(int, unit["Service"]["RestartPreventExitStatus"].split())) <= codes.EXIT_CODES.keys()
 
 
 def test_a_folder_file_changes_the_settings_of_its_files_and_those_below(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagemill.decoder.weights.loader import padded
+from pagemill.decoder import padded
 from pagemill.vision.arithmetic import Arithmetic
 from pagemill.vision.plan import VisionPlan
 from pagemill.vision.spec import VisionSpec

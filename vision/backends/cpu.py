@@ -12,15 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pagemill.decoder.kernels.isa import Isa
-from pagemill.decoder.kernels.memory import Array
-from pagemill.decoder.kernels.ops.rows import Source
-from pagemill.decoder.kernels.team import Team
-from pagemill.decoder.network.kv_cache import KvCache
-from pagemill.decoder.network.recorder import Recorder, new_rows
-from pagemill.decoder.tensors import GLOBAL
-from pagemill.decoder.weights.loader import Layer, Loader, Matrix
-from pagemill.decoder.weights.panel_store import PanelStore, open_panel_store
+from pagemill.decoder import (
+    GLOBAL,
+    Array,
+    Isa,
+    KvCache,
+    Layer,
+    Loader,
+    Matrix,
+    PanelStore,
+    Recorder,
+    Source,
+    Team,
+    new_rows,
+    open_panel_store,
+)
 from pagemill.vision.arithmetic import Arithmetic
 from pagemill.vision.backends.cost import CAPACITY_STEP
 from pagemill.vision.patches import Patches
