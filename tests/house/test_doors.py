@@ -25,13 +25,9 @@ MANY_PARAMETERS = {  # may only shrink
     "pipeline/reading/reader.py PageReader.__init__",
     "pipeline/render/producer.py Producer.__init__",
 }
-CIRCLES = {  # may only shrink
-    frozenset({"decoder.kernels.tiles.dots", "decoder.kernels.tiles.emit"}),
-}
 JOBS_ROOMS = ("settings", "models", "inputs", "ledger", "run", "watch", "evaluate", "review", "cli")
 CLIMBS = {  # may only shrink: imports of a room of jobs from one above it
-    ("evaluate", "watch"), ("inputs", "run"), ("ledger", "run"), ("settings", "inputs"), ("settings", "models"),
-    ("watch", "cli"), ("models", "run"),
+    ("inputs", "run"), ("ledger", "run"), ("models", "run"), ("settings", "inputs"), ("settings", "models"),
 }  # fmt: skip
 
 
@@ -78,7 +74,7 @@ def test_a_face_shows_type_checkers_what_it_exports(package: str) -> None:
 def test_files_form_no_circles() -> None:
     known = {dotted(module) for module in modules(*PACKAGES)}
     graph = {dotted(module): {name for name in imports(module) if name in known} for module in modules(*PACKAGES)}
-    assert set(circles(graph)) <= CIRCLES
+    assert list(circles(graph)) == []
 
 
 def circles(graph: dict[str, set[str]]) -> Iterator[frozenset[str]]:
@@ -131,4 +127,4 @@ def test_the_rooms_of_jobs_point_one_way() -> None:
             there = name.split(".")[1] if name.startswith("jobs.") else ""
             if here in order and there in order and order[there] > order[here]:
                 climbs.add((here, there))
-    assert climbs <= CLIMBS
+    assert climbs == CLIMBS, "mend what climbs; take what no longer does off the list"

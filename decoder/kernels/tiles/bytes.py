@@ -7,6 +7,7 @@ sum: keys are stored as unsigned codes) and _SCALE (float32).
 from __future__ import annotations
 
 from pagemill.decoder.kernels.tiles.attention import STEPS, Tile
+from pagemill.decoder.kernels.tiles.dots import dot_bytes
 from pagemill.decoder.kernels.tiles.emit import F32, I8, I32, V16F, V16I, Emitter, Value, vector
 
 KEY_SCALE_BYTES = 4
@@ -82,7 +83,7 @@ def emit_byte_scores(
                 for n in range(tile.rows):
                     factor = e.bits(e.load_splat(factors, I32, 64 * n + 4 * j), _V64)
                     for code, rows in zip(codes, sums, strict=True):
-                        e.set(rows[n], e.dot_bytes(e.get(rows[n]), code, factor))
+                        e.set(rows[n], dot_bytes(e, e.get(rows[n]), code, factor))
         target = e.at(scores, b.mul(group, e.scaled(stride, tile.vectors)))
         for v, (stream, rows) in enumerate(zip(streams, sums, strict=True)):
             unit = e.load(e.at(stream, codes_bytes), V16F)

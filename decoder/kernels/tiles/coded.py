@@ -11,6 +11,7 @@ dimensions: 256 high bytes, 256 low bytes, the scale.
 from __future__ import annotations
 
 from pagemill.decoder.kernels.tiles.attention import STATS_BYTES, STATS_RESCALE, Tile
+from pagemill.decoder.kernels.tiles.dots import dot_bytes
 from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I32, V16F, V16I, Emitter, Value, vector
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS
 
@@ -58,7 +59,7 @@ def emit_coded_scores(
                 code = e.load(stream, _V64, 64 * j)
                 for n, totals in enumerate(parts):
                     byte = e.load_splat(record, I32, n * QUERY_BYTES + 4 * j)
-                    totals[j % chains] = e.dot_bytes(totals[j % chains], code, e.bits(byte, _V64))
+                    totals[j % chains] = dot_bytes(e, totals[j % chains], code, e.bits(byte, _V64))
             scale = e.b.fpext(e.load(e.at(codes, codes_bytes, e.scaled(block, 32)), vector(F16)), V16F)
             for n, (totals, slot) in enumerate(zip(parts, sums, strict=True)):
                 whole = totals[0] if chains == 1 else b.add(*totals)
@@ -110,7 +111,7 @@ def emit_coded_values(
             for v, n in pairs:
                 for half, slot in enumerate(sums[v, n]):
                     byte = e.load_splat(bytes_at, I32, n * FACTOR_BYTES + 256 * half + 4 * j)
-                    e.set(slot, e.dot_bytes(e.get(slot), e.bits(byte, _V64), codes[v]))
+                    e.set(slot, dot_bytes(e, e.get(slot), e.bits(byte, _V64), codes[v]))
     for v, n in pairs:
         target = e.at(out, e.scaled(out_stride, n))
         before = b.fmul(e.load(target, V16F, 64 * v), e.load_splat(stats, F32, STATS_BYTES * n + STATS_RESCALE))

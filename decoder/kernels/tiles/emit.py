@@ -160,12 +160,6 @@ class Emitter:
             x = op(self.shuffle(x, x, range(count)), self.shuffle(x, x, range(count, 2 * count)))
         return self.b.extract_element(x, ir.Constant(I32, 0))
 
-    def dot_bytes(self, total: Value, codes: Value, signed: Value) -> Value:
-        """total int32 lanes + sums of four products of unsigned with signed bytes; exact on every CPU."""
-        from pagemill.decoder.kernels.tiles.dots import dot_bytes
-
-        return dot_bytes(self, total, codes, signed)
-
     def dot_bf16(self, total: Value, a: Value, b: Value) -> Value:
         """total float32 x 16 + sums of two bf16 products; a, b: 32 bf16 in any 512-bit type."""
         pairs = vector(BF16, 2 * LANES)
