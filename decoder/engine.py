@@ -70,8 +70,8 @@ class Engine:
         self.last_step = StepRows(0, 0)
 
     @property
-    def free_slots(self) -> int:
-        """How many more requests start at the next step."""
+    def room(self) -> int:
+        """Free KV-cache slots: how many more requests start at the next step."""
         return self._scheduler.free_slots
 
     @property
@@ -79,7 +79,7 @@ class Engine:
         """Whether nothing runs or waits."""
         return not self._sequences
 
-    def add(self, request: Request) -> int:
+    def submit(self, request: Request) -> int:
         """Queue a request; returns its ticket.  Raises ContextFull if its prompt leaves no position for an answer."""
         length = len(request.prompt)
         if not length:
@@ -124,12 +124,14 @@ class Engine:
 
     def stream(self, request: Request) -> Iterator[Event]:
         """As ``generate``, each event when it comes.  Events of other requests are dropped."""
-        ticket = self.add(request)
+        ticket = self.submit(request)
         while ticket in self._sequences:
             yield from (event for event in self.step() if event.ticket == ticket)
 
     def close(self) -> None:
-        """End a compute team of its own; the engine cannot be used after."""
+        """Drop all requests and end a compute team of its own; the engine cannot be used after."""
+        for ticket in list(self._sequences):
+            self.cancel(ticket)
         if self._owns_team:
             self._team.close()
 

@@ -77,24 +77,18 @@ def blocks_of(page: PageText) -> list[Block]:
     return blocks
 
 
-def turn_of(page: PageText) -> int:
-    """By how many degrees clockwise the page was turned to be read."""
-    turn = page.provenance.get("turned", "0")
-    return int(turn) if turn in ("90", "180", "270") else 0
-
-
 def page_size(page: PageText) -> tuple[int, int]:
     """(width, height) in px of the page's image before it was turned; (0, 0) where there is none."""
     if page.picture is None:
         return 0, 0
     size = page.picture.width_px, page.picture.height_px
-    return size if turn_of(page) in (0, 180) else size[::-1]
+    return size if page.turn in (0, 180) else size[::-1]
 
 
 def placed(block: Block, page: PageText) -> tuple[float, float, float, float]:
     """(left, top, right, bottom) of the block in px of ``page_size``; the whole page where its box is not known."""
     left, top, right, bottom = block.box or (0, 0, THOUSAND, THOUSAND)
-    turn = turn_of(page)
+    turn = page.turn
     if turn == 90:
         left, top, right, bottom = top, THOUSAND - right, bottom, THOUSAND - left
     elif turn == 180:
@@ -129,7 +123,7 @@ def _parts(text: str) -> Iterator[tuple[re.Match[str] | None, str]]:
 
 def _is_cut(page: PageText) -> bool:
     """Was the page read as halves?  Their boxes are then each half's own, and where it was cut is not recorded."""
-    return any((one.how, one.status, one.tokens) == ("halves", page.status, page.tokens) for one in page.attempts)
+    return bool(page.attempts) and page.attempts[page.chosen].parts > 1
 
 
 def _box(marker: re.Match[str] | None) -> tuple[int, int, int, int] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,17 +14,29 @@ from pagemill.pipeline.geometry import PageGeometry
 
 PageStatus = Literal["ok", "low_confidence", "truncated", "looped", "blank", "failed"]
 
+WHOLE_DOCUMENT = -1
+"""The page of a document that could not be opened: how many it has is not known, and that it failed is recorded once."""
+
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """Which page.  Content identifies it (document_hash, page); the path only says where it lies today.
+    """Which page.  Store, ledger, reports and review know a page by it.
 
-    document_hash: sha256 of the file, hexadecimal.  page: 0-based.
+    document_hash: sha256 of the document's content, hexadecimal.  page: 0-based, or WHOLE_DOCUMENT.
+    name: the document's name for people, no part of the identity.
     """
 
-    document: Path
     document_hash: str
     page: int
+    name: str = field(default="", compare=False)
+
+    @property
+    def number(self) -> int:
+        """The page as people count it, from 1; 1 for a whole document."""
+        return max(self.page, 0) + 1
+
+    def __str__(self) -> str:
+        return f"{self.name or self.document_hash[:12]}, page {self.number}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +60,7 @@ class PageImage:
 
 @dataclass(frozen=True, slots=True)
 class PageFailure:
-    """A page that has no image, and why."""
+    """A page that has no image or no text, and why."""
 
     ref: PageRef
     error: PageError
@@ -57,16 +68,31 @@ class PageFailure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One reading of a page.  how: what was done differently, "" the first time.  tokens and mean_log_prob: of this reading.
+    """One reading of a page, and what was done to the page for it.
 
-    Its seconds are in the page's timings, as ``attempt_1`` and so on.
+    tokens, mean_log_prob: of this reading.  turn: degrees clockwise that the page was turned by.  scale: of its size.
+    temperature: None for that of the settings.  parts: 2 where the page was read as halves, one after the other.
+    seconds: of encoding and decoding; differs from run to run.
     """
 
-    how: str
     status: PageStatus
     reason: str = ""
     tokens: int = 0
     mean_log_prob: float | None = None
+    turn: int = 0
+    scale: float = 1.0
+    temperature: float | None = None
+    parts: int = 1
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def changes(self) -> str:
+        """What was done differently, in words; "" where nothing was."""
+        said = [f"turned {self.turn} degrees"] if self.turn else []
+        said += [] if self.temperature is None else [f"temperature {self.temperature:g}"]
+        said += [] if self.scale == 1.0 else [f"size {self.scale:g}"]
+        said += [] if self.parts == 1 else ["halves"]
+        return ", ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +110,9 @@ class PageText:
 
     text: Markdown, empty for blank and failed pages.  reason: empty when status is ok.
     mean_log_prob: of the decoded tokens, None where none was decoded.
-    timings: seconds by stage; the only part that differs between two runs of the same page.
+    timings: seconds by stage; they and the attempts' seconds alone differ between two runs of the same page.
     provenance: who made the text and from what: software version, hashes of model, settings and page image.
-    attempts: every reading of the page, in order; text and status are those of the best.
+    attempts: every reading of the page, in order.  chosen: which of them text and status come from.
     word_confidences: percent, one for each of ``text.split()``; empty where unknown.  See ``pipeline.reading.confidence``.
     measures: what was measured on the page before it was read.
     picture: None where no image was made.  finished_at: when the record was made, seconds since 1970, None before that.
@@ -101,7 +127,13 @@ class PageText:
     timings: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
+    chosen: int = 0
     word_confidences: tuple[int, ...] = ()
     measures: Mapping[str, float] = field(default_factory=dict)
     picture: Picture | None = None
     finished_at: int | None = None
+
+    @property
+    def turn(self) -> int:
+        """By how many degrees clockwise the page was turned to be read: 0, 90, 180 or 270."""
+        return self.attempts[self.chosen].turn if self.attempts else 0

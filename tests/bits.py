@@ -111,7 +111,9 @@ def _pages(text: Path, mmproj: Path, images: list[Path]) -> Digests:
         for image in images:
             rows = encoder.encode(to_patches(_pixels(image, encoder), encoder.spec))
             yield f"rows of {image.stem} {precision}", _digest(rows)
-            engine.add(Request(page_prompt(model.tokenizer, rows, ""), 128, stop_ids=model.tokenizer.eos_ids, key=image.stem))
+            engine.submit(
+                Request(page_prompt(model.tokenizer, rows, ""), 128, stop_ids=model.tokenizer.eos_ids, key=image.stem)
+            )
         answers: dict[object, list[tuple[int, float]]] = {}
         while not engine.idle:
             for event in engine.step():
@@ -131,7 +133,9 @@ def _random_model() -> Digests:
             engine = Engine(model, slots=8, context=1024, kv_cache=cache)
             rng = np.random.default_rng(2)
             for key in range(12):
-                engine.add(Request(Prompt((Tokens(tuple(rng.integers(0, 4000, 100 + 50 * key).tolist())),)), ANSWER, key=key))
+                engine.submit(
+                    Request(Prompt((Tokens(tuple(rng.integers(0, 4000, 100 + 50 * key).tolist())),)), ANSWER, key=key)
+                )
             events = []
             while not engine.idle:
                 events += engine.step()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document
-from pagemill.jobs.ledger.ledger import Work
 from pagemill.pipeline.errors import Crashed, PageError
 from pagemill.pipeline.page import PageFailure, PageImage, PageRef, PageText
+from pagemill.pipeline.reading.settings import ReadSettings
+from pagemill.pipeline.render.renderer import RenderRequest
 
 PROVENANCE = {"software": "test", "model": "m", "settings": "s"}
 
@@ -29,37 +29,36 @@ def fake_image(ref: PageRef) -> PageImage:
 
 
 @dataclass
-class FakeSource:
-    """Images of ``refs``, ``ahead`` of them taken at once.  errors: what pages fail with, each time or the first times."""
+class FakeRendering:
+    """Images at once.  errors: what pages fail with, each time or the first times.  ahead: as of a Producer."""
 
-    refs: Iterator[PageRef]
     errors: dict[int, list[PageError]] = field(default_factory=dict)
-    ahead: int = 3
-    closed: bool = False
-
-    def __post_init__(self) -> None:
-        self._waiting: deque[PageRef] = deque()
-        self._exhausted = False
+    ahead: int = 4
+    waiting: list[PageRef] = field(default_factory=list)
 
     @property
-    def done(self) -> bool:
-        return self._exhausted and not self._waiting
+    def room(self) -> int:
+        return self.ahead - len(self.waiting)
 
-    def poll(self, timeout: float | None = 0.0) -> PageImage | PageFailure | None:
-        while len(self._waiting) < self.ahead and not self._exhausted:
-            ref = next(self.refs, None)
-            if ref is None:
-                self._exhausted = True
-            else:
-                self._waiting.append(ref)
-        if not self._waiting:
-            return None
-        ref = self._waiting.popleft()
-        errors = self.errors.get(ref.page)
-        return PageFailure(ref, errors.pop(0)) if errors else fake_image(ref)
+    def submit(self, request: RenderRequest) -> PageRef:
+        assert self.room > 0
+        self.waiting.append(request.ref)
+        return request.ref
+
+    def step(self) -> list[PageImage | PageFailure]:
+        refs, self.waiting = self.waiting, []
+        return [
+            PageFailure(ref, self.errors[ref.page].pop(0)) if self.errors.get(ref.page) else fake_image(ref) for ref in refs
+        ]
+
+    def wait(self, seconds: float) -> None:
+        """Nothing to wait for."""
+
+    def cancel(self, ref: PageRef) -> None:
+        self.waiting = [one for one in self.waiting if one != ref]
 
     def close(self) -> None:
-        self.closed = True
+        self.waiting.clear()
 
 
 class EchoReader:
@@ -75,15 +74,16 @@ class EchoReader:
         self._running: dict[PageRef, tuple[int, PageImage]] = {}
 
     @property
-    def free_slots(self) -> int:
+    def room(self) -> int:
         return self.slots - len(self._running)
 
-    def submit(self, image: PageImage) -> None:
-        assert self.free_slots > 0
+    def submit(self, image: PageImage, settings: ReadSettings | None = None) -> PageRef:
+        assert self.room > 0
         self.seen.append(image.ref.page)
         steps = 1 + int(image.image_hash[:2], 16) % 3
         self._running[image.ref] = (steps, image)
         self.most_at_once = max(self.most_at_once, len(self._running))
+        return image.ref
 
     def step(self) -> list[PageText]:
         ended = []
@@ -94,9 +94,15 @@ class EchoReader:
                 ended.append(self._answer(image))
         return ended
 
+    def cancel(self, ref: PageRef) -> None:
+        self._running.pop(ref, None)
+
+    def close(self) -> None:
+        self._running.clear()
+
     def _answer(self, image: PageImage) -> PageText:
         status = self.statuses.get(image.ref.page, "ok")
-        text = f"page {image.ref.page + 1} of {image.ref.document_hash[:8]} looks like {image.image_hash[:16]}"
+        text = f"page {image.ref.number} of {image.ref.document_hash[:8]} looks like {image.image_hash[:16]}"
         provenance = {**PROVENANCE, "image": image.image_hash}
         return PageText(image.ref, text, status, "" if status == "ok" else "as told", 5, -0.25, {}, provenance)  # type: ignore[arg-type]
 
@@ -128,7 +134,7 @@ class FakeOutputs:
 
     settled: list[str] = field(default_factory=list)
 
-    def settle(self, document: Document, work: Work) -> None:
+    def settle(self, document: Document) -> None:
         self.settled.append(document.found.path.name)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pagemill.vision.arithmetic import Precision as Precision
     from pagemill.vision.arithmetic import resolve_arithmetic as resolve_arithmetic
     from pagemill.vision.backends.cost import encoder_bytes as encoder_bytes
+    from pagemill.vision.child import Child as Child
+    from pagemill.vision.child import ChildFailure as ChildFailure
     from pagemill.vision.encoder import BACKENDS as BACKENDS
     from pagemill.vision.encoder import load_encoder as load_encoder
     from pagemill.vision.encoder import open_encoder as open_encoder
@@ -41,6 +43,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "arithmetic": "Arithmetic Precision resolve_arithmetic",
         "backends.cost": "encoder_bytes",
+        "child": "Child ChildFailure",
         "encoder": "BACKENDS load_encoder open_encoder resolve_backend",
         "errors": "BadPixels BrokenRows",
         "patches": "MULTIPLE_PX Patches fit prepare to_patches",

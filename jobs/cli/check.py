@@ -15,7 +15,7 @@ from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.cli.run import split_inputs
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.ledger_view import open_view
-from pagemill.jobs.run.estimate import Measured, measure, spread
+from pagemill.jobs.run.estimate import Estimate, measure, spread
 from pagemill.jobs.run.job import Inputs, ReaderOpener, find_inputs, inspect_inputs, provenance_of
 from pagemill.jobs.run.progress import as_clock
 from pagemill.jobs.run.spec import JobSpec, resolve_job
@@ -47,27 +47,24 @@ def survey(job: JobSpec, open_reader: ReaderOpener, sample: int) -> int:
         documents = inspect_inputs(job, files)
         _print_documents(documents)
         done = _done(job)
-        left = sum(
-            (document.content_hash, page) not in done
-            for document in documents
-            if document.error is None
-            for page in range(document.pages)
-        )
+        left = sum(ref not in done for document in documents if document.error is None for ref in document.refs)
         bad = sum(document.error is not None for document in documents)
-        pages = sum(document.pages for document in documents)
+        count = sum(document.pages for document in documents)
         _print("documents", f"{len(documents)}, {bad} of them cannot be read")
-        _print("pages", f"{pages}, {pages - bad - left} of them are done already, {left} are left to read")
-        refs = spread(documents, sample)
-        if refs and left:
-            _print_estimate(job, documents, left, _measured(stack, elsewhere, open_reader, files, refs))
+        _print("pages", f"{count}, {count - bad - left} of them are done already, {left} are left to read")
+        pages = spread(documents, sample)
+        if pages and left:
+            _print_estimate(job, documents, left, _measured(stack, elsewhere, open_reader, files, pages))
     return SOME_FAILED if bad else 0
 
 
-def _measured(stack: ExitStack, job: JobSpec, open_reader: ReaderOpener, inputs: Inputs, refs: Sequence[PageRef]) -> Measured:
+def _measured(
+    stack: ExitStack, job: JobSpec, open_reader: ReaderOpener, inputs: Inputs, pages: Sequence[tuple[Document, PageRef]]
+) -> Estimate:
     started = time.perf_counter()
     opened = stack.enter_context(open_reader(job, provenance_of(job)))
     _print("model", f"opened in {time.perf_counter() - started:.1f} s")
-    return measure(job, opened, inputs, refs)
+    return measure(job, opened, inputs, pages)
 
 
 def _print_documents(documents: Sequence[Document]) -> None:
@@ -79,7 +76,7 @@ def _print_documents(documents: Sequence[Document]) -> None:
         print(f"... and {len(documents) - MOST_DOCUMENTS} more documents")
 
 
-def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, measured: Measured) -> None:
+def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, measured: Estimate) -> None:
     each = measured.seconds / measured.pages
     told = f"{measured.pages} pages in {measured.seconds:.1f} s, {each:.2f} s a page"
     _print("measured", told + (f"; {measured.failed} of them could not be rendered" if measured.failed else ""))
@@ -94,7 +91,7 @@ def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, meas
         print("the disk has too little room: free some, or choose another output folder")
 
 
-def _done(job: JobSpec) -> set[tuple[str, int]]:
+def _done(job: JobSpec) -> set[PageRef]:
     """What earlier runs have done."""
     if not job.ledger_path.is_file():
         return set()

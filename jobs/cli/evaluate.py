@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pagemill.jobs.errors import ConfigError, InputError
-from pagemill.jobs.evaluate.comparing import Comparison, Measured, compare_all, measure
+from pagemill.jobs.evaluate.comparing import Comparison, RunScores, compare_all, measure
 from pagemill.jobs.evaluate.evaluate import Errors, PageScore
 from pagemill.jobs.evaluate.intervals import LEVEL, Interval
 from pagemill.jobs.evaluate.normalisers import normaliser
 from pagemill.jobs.evaluate.page_tests import CheckedTest, read_tests, run_tests, score_of, summarise
-from pagemill.jobs.evaluate.readings import Run, read_run, read_truth
+from pagemill.jobs.evaluate.readings import Transcripts, read_run, read_truth
 from pagemill.jobs.evaluate.tesseract import read_with_tesseract
 
 MOST_LISTED = 20  # in the tables; --json has all
@@ -44,7 +44,7 @@ def evaluate(outputs: Sequence[Path], wanted: Wanted) -> int:
     runs = [read_run(output) for output in outputs]
     if wanted.tesseract is not None:
         runs.append(read_with_tesseract(wanted.tesseract, wanted.languages))
-    measured: list[Measured] = []
+    measured: list[RunScores] = []
     if wanted.truth is not None:
         truth = read_truth(wanted.truth)
         measured = [measure(truth, run, normalise) for run in runs]
@@ -62,7 +62,7 @@ def evaluate(outputs: Sequence[Path], wanted: Wanted) -> int:
     return 0
 
 
-def _refuse_strangers(measured: Sequence[Measured], truth: Path) -> None:
+def _refuse_strangers(measured: Sequence[RunScores], truth: Path) -> None:
     strangers = [run.name for run in measured if not run.scores]
     if strangers:
         raise InputError(
@@ -71,13 +71,13 @@ def _refuse_strangers(measured: Sequence[Measured], truth: Path) -> None:
         )
 
 
-def _test(runs: Sequence[Run], path: Path) -> dict[str, list[CheckedTest]]:
+def _test(runs: Sequence[Transcripts], path: Path) -> dict[str, list[CheckedTest]]:
     tests = read_tests(path)
     return {run.name: run_tests(tests, run) for run in runs}
 
 
 def _print_report(
-    measured: Sequence[Measured], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
+    measured: Sequence[RunScores], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
 ) -> None:
     if measured:
         overlooked = ", ".join(wanted.normalise) or "nothing: every character counts, line breaks too"
@@ -94,7 +94,7 @@ def _print_report(
         _print_tests(name, results)
 
 
-def _row(run: Measured) -> tuple[str, ...]:
+def _row(run: RunScores) -> tuple[str, ...]:
     return (
         *(run.name, str(len(run.scores))),
         *(_percent(run.characters.rate), _span(run.characters_interval)),
@@ -103,7 +103,7 @@ def _row(run: Measured) -> tuple[str, ...]:
     )
 
 
-def _print_run(run: Measured, worst: int) -> None:
+def _print_run(run: RunScores, worst: int) -> None:
     chars = run.characters
     print(f"characters: {_edits(chars)} of {chars.length}")
     print(f"words: {_edits(run.words)} of {run.words.length}; misread {run.misread_words}, in another order {run.moved_words}")
@@ -123,7 +123,7 @@ def _print_run(run: Measured, worst: int) -> None:
         _print_calibration(run)
 
 
-def _print_calibration(run: Measured) -> None:
+def _print_calibration(run: RunScores) -> None:
     found = run.calibration
     assert found is not None
     print(
@@ -227,7 +227,7 @@ def _shown(piece: str) -> str:
 
 
 def _record(
-    measured: Sequence[Measured], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
+    measured: Sequence[RunScores], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
 ) -> dict[str, object]:
     return {
         "overlooked": list(wanted.normalise),
@@ -238,7 +238,7 @@ def _record(
     }
 
 
-def _run_record(run: Measured) -> dict[str, object]:
+def _run_record(run: RunScores) -> dict[str, object]:
     return {
         "run": run.name,
         "characters": _errors_record(run.characters, run.characters_interval),

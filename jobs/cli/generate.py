@@ -78,7 +78,7 @@ def _prompt_ids(model: Model, wish: Wish) -> list[int]:
 
 def _stream(engine: Engine, request: Request, tokenizer: Tokenizer) -> None:
     text = tokenizer.detokenizer()
-    engine.add(request)
+    engine.submit(request)
     while not engine.idle:
         for event in engine.step():
             if event.finish == "broken":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagemill.jobs.errors import ConfigError, OutputError
-from pagemill.jobs.evaluate.comparing import Measured
+from pagemill.jobs.evaluate.comparing import RunScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def plot(measured: Sequence[Measured], path: Path) -> None:
+def plot(measured: Sequence[RunScores], path: Path) -> None:
     """Draws the picture into a file of the kind that its suffix says.  Raises ConfigError, OutputError."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError([f"--plot: expected a file with one of {', '.join(SUFFIXES)}, found {path.name}"])
@@ -37,7 +37,7 @@ def plot(measured: Sequence[Measured], path: Path) -> None:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error}); choose another file with --plot") from error
 
 
-def _draw_rates(axes: Axes, measured: Sequence[Measured]) -> None:
+def _draw_rates(axes: Axes, measured: Sequence[RunScores]) -> None:
     """How many pages have at most which rate: a curve a run."""
     for run in measured:
         rates = sorted(rate for score in run.scores if (rate := score.characters.rate) is not None)
@@ -50,7 +50,7 @@ def _draw_rates(axes: Axes, measured: Sequence[Measured]) -> None:
         axes.legend(fontsize="small")
 
 
-def _draw_confidence(axes: Axes, measured: Sequence[Measured]) -> None:
+def _draw_confidence(axes: Axes, measured: Sequence[RunScores]) -> None:
     """A dot a page: where confidence foretells errors, they fall to the right."""
     for run in measured:
         pages = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -15,8 +15,9 @@ from tqdm import tqdm
 
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.ledger.disk import cannot_write
+from pagemill.jobs.ledger.ledger_view import PageRow
 from pagemill.jobs.review.review import Reviewed, as_json, present_originals, read_pages, texts_of
-from pagemill.pipeline import PageFailure, PageImage, PageRef, Producer, RenderSettings, xml_name
+from pagemill.pipeline import PageFailure, PageImage, PageRef, Producer, RenderRequest, RenderSettings, xml_name
 
 TEMPLATE = "review.html"
 FILE_NAME = "review.html"
@@ -56,7 +57,7 @@ def _filled(
     folder: Path,
     pages: Sequence[Reviewed],
     images: Mapping[tuple[str, int], str],
-    others: Mapping[tuple[str, int], str] | None,
+    others: Mapping[PageRef, str] | None,
     wish: ReviewWish,
 ) -> str:
     """The template with the pages in it."""
@@ -70,32 +71,26 @@ def _draw(pages: Sequence[Reviewed], target: Path, wish: ReviewWish) -> dict[tup
     """Draw the images that are not there yet; (source, page) -> place relative to the review page."""
     folder = target.with_name(target.stem + IMAGES_SUFFIX)
     folder.mkdir(exist_ok=True)
-    refs = list(present_originals(pages))
-    names = {(ref.document_hash, ref.page): _image_name(ref, wish.longest_edge_px) for ref in refs}
-    missing = {(ref.document_hash, ref.page): ref for ref in refs if not (folder / names[ref.document_hash, ref.page]).exists()}
+    present = list(present_originals(pages))
+    names = {page.ref: _image_name(page.ref, wish.longest_edge_px) for page in present}
+    missing = {page.ref: page for page in present if not (folder / names[page.ref]).exists()}
     for image in _rendered(missing.values(), wish):
         if isinstance(image, PageImage):
-            _replace(folder / names[image.ref.document_hash, image.ref.page], _jpeg(image))
+            _replace(folder / names[image.ref], _jpeg(image))
     return {
-        (str(ref.document), ref.page): f"{folder.name}/{name}"
-        for ref in refs
-        if (folder / (name := names[ref.document_hash, ref.page])).exists()
+        (page.source, page.ref.page): f"{folder.name}/{name}"
+        for page in present
+        if (folder / (name := names[page.ref])).exists()
     }
 
 
-def _rendered(refs: Iterable[PageRef], wish: ReviewWish) -> Iterable[PageImage | PageFailure]:
-    wanted = list(refs)
+def _rendered(pages: Collection[PageRow], wish: ReviewWish) -> Iterator[PageImage | PageFailure]:
     settings = RenderSettings(longest_edge_px=wish.longest_edge_px)
-    producer = Producer(wanted, settings, workers=WORKERS, password_of=lambda document: wish.password)
-    try:
-        with tqdm(total=len(wanted), unit="page", disable=None, leave=False) as bar:
-            while not producer.done:
-                image = producer.poll(None)
-                if image is not None:
-                    bar.update()
-                    yield image
-    finally:
-        producer.close()
+    requests = (RenderRequest(page.ref, Path(page.source), settings, wish.password) for page in pages)
+    with Producer(workers=WORKERS) as producer, tqdm(total=len(pages), unit="page", disable=None, leave=False) as bar:
+        for image in producer.render(requests):
+            bar.update()
+            yield image
 
 
 def _jpeg(image: PageImage) -> bytes:
@@ -105,7 +100,7 @@ def _jpeg(image: PageImage) -> bytes:
 
 
 def _image_name(ref: PageRef, longest_edge_px: int) -> str:
-    return f"{ref.document_hash[:16]}-{ref.page + 1:05d}-{longest_edge_px}.jpg"
+    return f"{ref.document_hash[:16]}-{ref.number:05d}-{longest_edge_px}.jpg"
 
 
 def _replace(path: Path, content: bytes) -> None:

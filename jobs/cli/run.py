@@ -52,8 +52,8 @@ def run_with(config: Config) -> int:
 def tell(report: Report, job: JobSpec, progress: Progress) -> int:
     """Says how a job ended; returns the exit code."""
     troubled = report.troubled
-    for document, page, outcome in troubled[:MOST_MESSAGES]:
-        progress.note(f"{document.found.label}, page {page + 1}: {outcome.status}: {outcome.reason}")
+    for document, ref, outcome in troubled[:MOST_MESSAGES]:
+        progress.note(f"{document.found.label}, page {ref.number}: {outcome.status}: {outcome.reason}")
     if len(troubled) > MOST_MESSAGES:
         progress.note(f"... and {len(troubled) - MOST_MESSAGES} more pages that are not ok")
     counts = report.counts

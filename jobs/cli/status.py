@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from pagemill.jobs.ledger.ledger_view import LedgerView, Run, open_view
+from pagemill.jobs.ledger.ledger_view import LedgerView, RunRecord, open_view
 from pagemill.jobs.run.report import counts_table
 
 MOST_REASONS = 50
@@ -28,7 +28,7 @@ def print_status(folder: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _facts(view: LedgerView, run: Run) -> dict[str, object]:
+def _facts(view: LedgerView, run: RunRecord) -> dict[str, object]:
     pages = list(view.pages())
     troubled = [page for page in pages if page.reason and page.status not in ("left", "in work")]
     return {
@@ -40,18 +40,19 @@ def _facts(view: LedgerView, run: Run) -> dict[str, object]:
         "settings": run.settings_hash,
         "workers": [{"worker": worker, "pages": held, "dead": dead} for worker, held, dead in view.workers()],
         "troubled": [
-            {"document": page.source, "page": page.page + 1, "status": page.status, "reason": page.reason} for page in troubled
+            {"document": page.source, "page": page.ref.number, "status": page.status, "reason": page.reason}
+            for page in troubled
         ],
     }
 
 
-def _print_tables(view: LedgerView, run: Run) -> None:
+def _print_tables(view: LedgerView, run: RunRecord) -> None:
     counts: dict[str, Counter[str]] = {}
     reasons = []
     for page in view.pages():
         counts.setdefault(page.source, Counter())[page.status] += 1
         if page.reason and page.status not in ("left", "in work"):
-            reasons.append(f"{page.source}, page {page.page + 1}: {page.status}: {page.reason}")
+            reasons.append(f"{page.source}, page {page.ref.number}: {page.status}: {page.reason}")
     rows: list[tuple[str, Mapping[str, int]]] = list(counts.items())
     print("\n".join(counts_table(rows)))
     print("\n".join(reasons[:MOST_REASONS]), end="\n" if reasons else "")

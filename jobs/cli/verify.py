@@ -7,12 +7,11 @@ from itertools import groupby
 from pathlib import Path
 
 from pagemill.jobs.cli.codes import NOT_AS_WRITTEN
-from pagemill.jobs.ledger.ledger import OutputFile
-from pagemill.jobs.ledger.ledger_view import Page, open_view
+from pagemill.jobs.ledger.ledger_view import PageRow, open_view
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.identity import hash_file
-from pagemill.jobs.run.runner import WHOLE_DOCUMENT
 from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
+from pagemill.pipeline import OutputFile
 
 
 def verify_folder(folder: Path) -> int:
@@ -34,23 +33,23 @@ def verify_folder(folder: Path) -> int:
 
 def check_file(folder: Path, file: OutputFile) -> str:
     """What is wrong with an output, "" when nothing is."""
-    path = folder / file.path
+    path = folder / file.name
     try:
         size = path.stat().st_size
         if size == file.size_bytes and hash_file(path) == file.sha256:
             return ""
     except FileNotFoundError:
-        return f"missing: {file.path}"
+        return f"missing: {file.name}"
     except OSError as error:
-        return f"unreadable: {file.path}: {error.strerror}"
-    return f"changed: {file.path}: expected {file.size_bytes} bytes, found {size}" + (
+        return f"unreadable: {file.name}: {error.strerror}"
+    return f"changed: {file.name}: expected {file.size_bytes} bytes, found {size}" + (
         " others" if size == file.size_bytes else ""
     )
 
 
-def _missing_records(folder: Path, pages: Sequence[Page]) -> Iterator[str]:
+def _missing_records(folder: Path, pages: Sequence[PageRow]) -> Iterator[str]:
     """Finished pages without a record; a page is done again by the next run."""
-    done = [page for page in pages if page.status not in ("left", "in work") and page.settings_hash != WHOLE_DOCUMENT]
+    done = [page for page in pages if page.status not in ("left", "in work")]
     done.sort(key=lambda page: (page.model_hash, page.settings_hash))
     for (model_hash, settings_hash), group in groupby(done, lambda page: (page.model_hash, page.settings_hash)):
         place = pages_folder(folder, model_hash, settings_hash)
@@ -60,14 +59,15 @@ def _missing_records(folder: Path, pages: Sequence[Page]) -> Iterator[str]:
             yield f"missing: {place.relative_to(folder)}: the finished pages"
 
 
-def _without_record(place: Path, pages: Iterable[Page]) -> Iterator[str]:
+def _without_record(place: Path, pages: Iterable[PageRow]) -> Iterator[str]:
     store = StoredPages(place)
     records: dict[str, set[int]] = {}
     try:
         for page in pages:
-            if page.document_hash not in records:
-                records[page.document_hash] = store.pages(page.document_hash)
-            if page.page not in records[page.document_hash]:
-                yield f"missing: the record of {page.source}, page {page.page + 1}"
+            ref = page.ref
+            if ref.document_hash not in records:
+                records[ref.document_hash] = store.pages(ref.document_hash)
+            if ref.page not in records[ref.document_hash]:
+                yield f"missing: the record of {page.source}, page {ref.number}"
     finally:
         store.close()

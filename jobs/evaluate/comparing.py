@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pagemill.jobs.evaluate.evaluate import Errors, PageScore, all_confusions, characters_of, score_page, total, words_of
 from pagemill.jobs.evaluate.intervals import Calibration, Interval, calibrate, difference_interval, rate_interval
-from pagemill.jobs.evaluate.readings import Run, match
+from pagemill.jobs.evaluate.readings import Transcripts, match
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunScores:
     """A run's scores.  unread, untold: see ``readings.Matched``; they are in no figure."""
 
     name: str
@@ -74,7 +74,7 @@ class Comparison:
     only_other: tuple[tuple[str, int], ...]
 
 
-def measure(truth: Mapping[str, Mapping[int, str]], run: Run, normalise: Callable[[str], str]) -> Measured:
+def measure(truth: Mapping[str, Mapping[int, str]], run: Transcripts, normalise: Callable[[str], str]) -> RunScores:
     """Scores every page that has both a truth and a reading."""
     matched = match(truth, run)
     scores = tuple(
@@ -88,7 +88,7 @@ def measure(truth: Mapping[str, Mapping[int, str]], run: Run, normalise: Callabl
         )
         for pair in matched.pairs
     )
-    return Measured(
+    return RunScores(
         name=run.name,
         scores=scores,
         unread=matched.unread,
@@ -103,7 +103,7 @@ def measure(truth: Mapping[str, Mapping[int, str]], run: Run, normalise: Callabl
     )
 
 
-def compare(first: Measured, other: Measured) -> Comparison:
+def compare(first: RunScores, other: RunScores) -> Comparison:
     """Page by page; the largest changes come first."""
     mine = {(score.document, score.page): score for score in first.scores}
     theirs = {(score.document, score.page): score for score in other.scores}
@@ -125,7 +125,7 @@ def compare(first: Measured, other: Measured) -> Comparison:
     )
 
 
-def compare_all(measured: Sequence[Measured]) -> list[Comparison]:
+def compare_all(measured: Sequence[RunScores]) -> list[Comparison]:
     """Every run but the first against the first."""
     return [compare(measured[0], other) for other in measured[1:]]
 

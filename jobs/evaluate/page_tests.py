@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rapidfuzz import fuzz
 
 from pagemill.jobs.errors import InputError
-from pagemill.jobs.evaluate.readings import Run, names_in
+from pagemill.jobs.evaluate.readings import Transcripts, names_in
 from pagemill.jobs.evaluate.tables import Place, Table, find_tables
 
 _PLAIN = str.maketrans(
@@ -82,7 +82,7 @@ def read_tests(path: Path) -> list[PageTest]:
     return tests
 
 
-def run_tests(tests: Iterable[PageTest], run: Run) -> list[CheckedTest]:
+def run_tests(tests: Iterable[PageTest], run: Transcripts) -> list[CheckedTest]:
     """Every test against the run's pages; a document is found by its name, or by the last part of it where only one fits."""
     tests = list(tests)
     names = names_in({test.document for test in tests}, run.documents)
@@ -142,7 +142,7 @@ def _read_file(path: Path) -> Iterable[PageTest]:
         yield test
 
 
-def _run_test(test: PageTest, run: Run, names: Mapping[str, str]) -> CheckedTest:
+def _run_test(test: PageTest, run: Transcripts, names: Mapping[str, str]) -> CheckedTest:
     check = CHECKS.get(test.type)
     if check is None:
         return CheckedTest(test, "not supported", f"tests of type {test.type} are not checked")

@@ -23,7 +23,7 @@ _STATUS = re.compile(r"(ok|blank|truncated|looped|failed|low_confidence|retried)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Transcript:
     """What one page was read as.  status: "" where the file does not say."""
 
     text: str
@@ -32,11 +32,11 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Transcripts:
     """One run.  documents: name -> pages by number from 1."""
 
     name: str
-    documents: Mapping[str, Mapping[int, Reading]]
+    documents: Mapping[str, Mapping[int, Transcript]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Pair:
     document: str
     page: int
     truth: str
-    reading: Reading
+    reading: Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def read_truth(folder: Path) -> dict[str, dict[int, str]]:
     return found
 
 
-def read_run(output: Path) -> Run:
+def read_run(output: Path) -> Transcripts:
     """A run's pages from its folder or one of its files.  Raises InputError."""
     if output.is_dir():
         places = [(path, path.relative_to(output)) for path in _files(output, OUTPUT_SUFFIXES)]
@@ -90,7 +90,7 @@ def read_run(output: Path) -> Run:
         name, rank = place.as_posix().removesuffix(suffix), OUTPUT_SUFFIXES.index(suffix)
         if name not in best or rank < best[name][0]:
             best[name] = rank, path
-    documents: dict[str, dict[int, Reading]] = {}
+    documents: dict[str, dict[int, Transcript]] = {}
     for name, (rank, path) in best.items():
         for document, number, reading in READERS[OUTPUT_SUFFIXES[rank]](path, name):
             if number in documents.setdefault(document, {}):
@@ -98,10 +98,10 @@ def read_run(output: Path) -> Run:
             documents[document][number] = reading
     if not documents:
         raise InputError(f"{output}: expected outputs of a run, found none")
-    return Run(str(output), documents)
+    return Transcripts(str(output), documents)
 
 
-def match(truth: Mapping[str, Mapping[int, str]], run: Run) -> Matched:
+def match(truth: Mapping[str, Mapping[int, str]], run: Transcripts) -> Matched:
     """Pairs pages by document and number; a name with its extension fits the same name without, where only one does."""
     names = names_in(truth, run.documents)
     pairs: list[Pair] = []
@@ -138,14 +138,14 @@ def names_in(wanted: Iterable[str], documents: Iterable[str]) -> dict[str, str]:
     return {names[0]: document for document, names in takers.items() if len(names) == 1}
 
 
-def _jsonl(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
+def _jsonl(path: Path, name: str) -> Iterator[tuple[str, int, Transcript]]:
     for number, line in enumerate(_text(path).split("\n"), 1):
         if not line:
             continue
         try:
             record = json.loads(line)
             log_prob = record.get("mean_log_prob")
-            reading = Reading(
+            reading = Transcript(
                 str(record["text"]).strip("\n"),
                 str(record.get("status", "")),
                 float(log_prob) if isinstance(log_prob, int | float) else None,
@@ -157,21 +157,21 @@ def _jsonl(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
             ) from error
 
 
-def _dolma(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
+def _dolma(path: Path, name: str) -> Iterator[tuple[str, int, Transcript]]:
     """Pages by the spans of their characters."""
     try:
         record = json.loads(_text(path))
         document, text = str(record["metadata"]["source_file"]), record["text"]
         for start, end, number in record["attributes"]["pdf_page_numbers"]:
-            yield document, int(number), Reading(text[start:end].strip("\n"))
+            yield document, int(number), Transcript(text[start:end].strip("\n"))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: expected a Dolma record with spans of pages, found: {error!r}") from error
 
 
-def _plain(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
+def _plain(path: Path, name: str) -> Iterator[tuple[str, int, Transcript]]:
     document, first = _of_a_page(name)
     for number, page in enumerate(_text(path).split(PAGE_SEPARATOR), first):
-        yield document, number, Reading(page.strip("\n"))
+        yield document, number, Transcript(page.strip("\n"))
 
 
 def _of_a_page(name: str) -> tuple[str, int]:
@@ -180,21 +180,21 @@ def _of_a_page(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (name, 1)
 
 
-def _markdown(path: Path, name: str) -> Iterator[tuple[str, int, Reading]]:
+def _markdown(path: Path, name: str) -> Iterator[tuple[str, int, Transcript]]:
     """Pages by their comments; a file without one is one page."""
     text, (document, first) = _text(path), _of_a_page(name)
     comments = [found for found in _PAGE_COMMENT.finditer(text) if found[1] or _STATUS.match(found[2])]
     if not comments or comments[0].start() > 0:
-        yield document, first, Reading(text.strip("\n"))
+        yield document, first, Transcript(text.strip("\n"))
         return
     ends = [*(comment.start() for comment in comments[1:]), len(text)]
     for comment, end in zip(comments, ends, strict=True):
         status = _STATUS.match(comment[2])
         page = text[comment.end() : end].strip("\n")
-        yield document, int(comment[1] or first), Reading(page, status[1] if status else "ok")
+        yield document, int(comment[1] or first), Transcript(page, status[1] if status else "ok")
 
 
-READERS: dict[str, Callable[[Path, str], Iterator[tuple[str, int, Reading]]]] = {
+READERS: dict[str, Callable[[Path, str], Iterator[tuple[str, int, Transcript]]]] = {
     ".jsonl": _jsonl,
     ".dolma.jsonl": _dolma,
     ".txt": _plain,

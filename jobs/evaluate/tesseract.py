@@ -11,10 +11,10 @@ from pathlib import Path
 from PIL import Image
 
 from pagemill.jobs.errors import InputError
-from pagemill.jobs.evaluate.readings import Reading, Run
+from pagemill.jobs.evaluate.readings import Transcript, Transcripts
 from pagemill.jobs.inputs.discover import Found, open_documents
 from pagemill.jobs.watch.arrivals import relative_to, scan
-from pagemill.pipeline import Inspector, PageImage, PageRef, Producer, RenderSettings
+from pagemill.pipeline import Inspector, PageFailure, PageImage, Producer, RenderRequest, RenderSettings
 
 PROGRAM = "tesseract"
 SECONDS = 300.0  # for one page
@@ -23,7 +23,7 @@ MAX_DPI = 300.0
 MAX_PAGES = 20_000
 
 
-def read_with_tesseract(documents: Path, languages: str) -> Run:
+def read_with_tesseract(documents: Path, languages: str) -> Transcripts:
     """Reads every page below ``documents``.  Raises InputError where it is not installed or does not run."""
     program = shutil.which(PROGRAM)
     if program is None:
@@ -31,34 +31,25 @@ def read_with_tesseract(documents: Path, languages: str) -> Run:
     if not documents.is_dir():
         raise InputError(f"--tesseract: expected the folder of the documents, found none at {documents}")
     files = [Found(path, relative_to(path, documents)) for path in sorted(scan([documents]).stamps)]
-    names = {file.path: file.relative.as_posix() for file in files}
-    found: dict[str, dict[int, Reading]] = {}
+    found: dict[str, dict[int, Transcript]] = {}
     with tempfile.TemporaryDirectory(prefix="pagemill-") as folder:
-        for ref, image in _images(files):
-            reading = Reading("", "failed")
-            if image is not None:
+        for name, image in _images(files):
+            reading = Transcript("", "failed")
+            if isinstance(image, PageImage):
                 picture = Path(folder, "page.png")
                 Image.fromarray(image.pixels).save(picture, dpi=(image.source_dpi or MAX_DPI,) * 2)
-                reading = Reading(_read(program, picture, languages), "ok")
-            found.setdefault(names[ref.document], {})[ref.page + 1] = reading
-    return Run(PROGRAM, found)
+                reading = Transcript(_read(program, picture, languages), "ok")
+            found.setdefault(name, {})[image.ref.number] = reading
+    return Transcripts(PROGRAM, found)
 
 
-def _images(files: Sequence[Found]) -> Iterator[tuple[PageRef, PageImage | None]]:
-    with Inspector() as inspector:
-        documents = list(open_documents(files, lambda path: inspector.inspect(path).pages, MAX_PAGES))
-    refs = [
-        PageRef(document.found.path, document.content_hash, page) for document in documents for page in range(document.pages)
-    ]
+def _images(files: Sequence[Found]) -> Iterator[tuple[str, PageImage | PageFailure]]:
+    """Every page of every document, with the document's name below the folder; rendered once for each of its names."""
     settings = RenderSettings(longest_edge_px=LONGEST_EDGE_PX, multiple_px=1, max_dpi=MAX_DPI)
-    producer = Producer(iter(refs), settings, workers=1, ahead=2)
-    try:
-        while not producer.done:
-            page = producer.poll(None)
-            if page is not None:
-                yield page.ref, page if isinstance(page, PageImage) else None
-    finally:
-        producer.close()
+    with Inspector() as inspector, Producer(ahead=2) as producer:
+        for document in open_documents(files, lambda path: inspector.inspect(path).pages, MAX_PAGES):
+            requests = (RenderRequest(ref, document.found.path, settings) for ref in document.refs)
+            yield from ((document.found.relative.as_posix(), page) for page in producer.render(requests))
 
 
 def _read(program: str, picture: Path, languages: str) -> str:

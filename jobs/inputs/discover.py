@@ -20,7 +20,7 @@ from pagemill.jobs.inputs.input_cache import InputCache
 from pagemill.jobs.inputs.origins import Origin, printable
 from pagemill.jobs.inputs.remote import find_remote, is_url
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import PageError, TooLarge, Unreadable
+from pagemill.pipeline import WHOLE_DOCUMENT, PageError, PageRef, TooLarge, Unreadable
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
 LIST_SIGN = "@"
@@ -63,6 +63,12 @@ class Document:
     content_hash: str
     pages: int
     error: PageError | None = None
+
+    @property
+    def refs(self) -> list[PageRef]:
+        """Its pages; the whole document as one where it did not open."""
+        numbers = range(self.pages) if self.error is None else [WHOLE_DOCUMENT]
+        return [PageRef(self.content_hash, page, self.found.path.name) for page in numbers]
 
 
 PasswordOf = Callable[[str, PurePath], str | None]

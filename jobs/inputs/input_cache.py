@@ -11,16 +11,15 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Self
 
 from pagemill.jobs.inputs.archives import Archive
 from pagemill.jobs.inputs.origins import Origin
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import PageError, PageFailure, PageImage, PageRef, Unreadable
+from pagemill.pipeline import Unreadable
 
 LOCK_NAME = "lock"
 NAME_BYTES = 100
@@ -114,55 +113,6 @@ class InputCache:
             self._lock = (folder / LOCK_NAME).open("wb")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         return folder
-
-
-class Source(Protocol):
-    """A ``runner.PageSource``."""
-
-    @property
-    def done(self) -> bool:
-        """Has every page been handed over?"""
-
-    def poll(self, timeout: float | None = 0.0) -> PageImage | PageFailure | None:
-        """The next page."""
-
-    def close(self) -> None:
-        """Stop rendering."""
-
-
-class FetchedSource:
-    """A page source whose documents are brought here just before their pages are rendered."""
-
-    def __init__(self, refs: Iterator[PageRef], open_source: Callable[[Iterator[PageRef]], Source], cache: InputCache) -> None:
-        self._cache = cache
-        self._failures: deque[PageFailure] = deque()
-        self._source = open_source(self._fetched(refs))
-
-    @property
-    def done(self) -> bool:
-        """Has every page been handed over?"""
-        return self._source.done and not self._failures
-
-    def poll(self, timeout: float | None = 0.0) -> PageImage | PageFailure | None:
-        """The next page; those whose document cannot be had come as soon as that is known."""
-        if not self._failures and not self._source.done:
-            page = self._source.poll(timeout)
-            if page is not None or not self._failures:
-                return page
-        return self._failures.popleft() if self._failures else None
-
-    def close(self) -> None:
-        """Stop rendering."""
-        self._source.close()
-
-    def _fetched(self, refs: Iterator[PageRef]) -> Iterator[PageRef]:
-        for ref in refs:
-            try:
-                self._cache.ensure(ref.document)
-            except PageError as error:
-                self._failures.append(PageFailure(ref, error))
-            else:
-                yield ref
 
 
 def _short(name: str) -> str:

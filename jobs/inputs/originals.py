@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import PageRef
+from pagemill.pipeline import Replaced
 
 Signature = tuple[int, int, int, int]
 
@@ -17,18 +17,21 @@ class Originals:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._seen = {path: _signature(path) for path in paths}
 
-    def are_same(self, ref: PageRef) -> bool:
-        """Does the page's file have the bytes of its hash?  True for what is no file of its own (a member of an archive)."""
-        seen, now = self._seen.get(ref.document), _signature(ref.document)
+    def check(self, path: Path, document_hash: str) -> None:
+        """Raises Replaced where a file no longer has the content of its hash.
+
+        What is no file of its own (a member of an archive, a download) is not looked at.
+        """
+        seen, now = self._seen.get(path), _signature(path)
         if seen is None or seen == now:
-            return True
+            return
         try:
-            is_same = now is not None and hash_file(ref.document) == ref.document_hash
+            is_same = now is not None and hash_file(path) == document_hash
         except OSError:
-            return False
-        if is_same:
-            self._seen[ref.document] = now
-        return is_same
+            is_same = False
+        if not is_same:
+            raise Replaced("the file was changed or replaced during the run: run again to read it anew")
+        self._seen[path] = now
 
 
 def _signature(path: Path) -> Signature | None:

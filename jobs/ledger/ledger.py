@@ -11,36 +11,33 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import astuple, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
 from pagemill.jobs.ledger.database import use_write_ahead_log
 from pagemill.jobs.ledger.disk import database_errors
 from pagemill.jobs.ledger.migrations import migrate
 from pagemill.jobs.ledger.owner import Owner, is_dead
 from pagemill.jobs.ledger.records import file_identity, gone
-from pagemill.pipeline import Attempt
+from pagemill.pipeline import WHOLE_DOCUMENT, Attempt, OutputFile, PageRef
 
 BUSY_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A page's identity: same document bytes, page, model and settings are the same work, whatever the file is called."""
-
-    document_hash: str
-    page: int
-    model_hash: str
-    settings_hash: str
+THIS_PAGE = "document_hash = ? and page = ? and model_hash = ? and settings_hash = ?"
+THIS_DOCUMENT = (
+    "document_hash = ? and model_hash = ? and settings_hash = ? and exists (select 1 from wanted where page_id = page.id)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A page that this worker may do until its lease ends.  retries: how often the page asked for another attempt."""
+    """A page that this worker may do until its lease ends.
 
-    work: Work
-    page_id: int
-    attempt: int
+    row: of the page in the ledger.  number: which claim of the page it is.  retries: how often the page asked for another.
+    """
+
+    ref: PageRef
+    row: int
+    number: int
     retries: int
 
 
@@ -48,7 +45,7 @@ class Claim:
 class Outcome:
     """How a page ended.
 
-    tries: readings and renderings in all.  measures: what was measured before it was read.  readings: of the last attempt.
+    tries: readings and renderings in all.  measures: what was measured before it was read.  attempts: of the last claim.
     """
 
     status: str
@@ -58,7 +55,7 @@ class Outcome:
     timings: Mapping[str, float] = field(default_factory=dict)
     tries: int = 1
     measures: Mapping[str, float] = field(default_factory=dict)
-    readings: tuple[Attempt, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def final_status(self) -> str:
@@ -66,21 +63,17 @@ class Outcome:
         return "retried" if self.status == "ok" and self.tries > 1 else self.status
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
-    """A file as it was written.  path: below the output folder, with "/"."""
-
-    path: str
-    sha256: str
-    size_bytes: int
-
-
 class Ledger:
-    """One connection of one worker.  ``want`` says which pages this run is about; the other rows are left alone."""
+    """One connection of one worker.
+
+    ``begin`` says under which model and settings it works: the same page is other work under others.  ``want`` says which
+    pages this run is about; the other rows are left alone.
+    """
 
     def __init__(self, path: Path, owner: Owner, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path, self._owner, self._busy_seconds = path, owner, busy_seconds
         self._run = 0
+        self._work = ("", "")  # hashes of model and settings
         self._cursor = -1  # sequence of the last claimed page, so that a claim does not walk over what is done
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +85,8 @@ class Ledger:
             raise
 
     def begin(self, model_hash: str, settings_hash: str, settings: str, now: float) -> None:
-        """Notes a run: what was asked for, so that it can be asked for again.  Before ``want``."""
+        """Records a run: what was asked for, so that it can be asked for again.  Before all that is about pages."""
+        self._work = model_hash, settings_hash
         with self._transaction() as db:
             self._run = db.execute(
                 "insert into run(worker, started_at, model_hash, settings_hash, settings) values(?, ?, ?, ?, ?) returning id",
@@ -100,24 +94,20 @@ class Ledger:
             ).fetchone()[0]
 
     def end(self, how: str, now: float) -> None:
-        """Notes how the run ended."""
+        """Records how the run ended."""
         with self._transaction() as db:
             db.execute("update run set ended_at = ?, ended = ? where id = ?", (now, how, self._run))
 
-    def want(self, pages: Sequence[Work], sources: Sequence[str]) -> None:
+    def want(self, pages: Sequence[PageRef], sources: Sequence[str]) -> None:
         """Adds pages to this run's list, in order; queues those that the ledger does not know.  sources: a path each."""
-        keys = [(work.document_hash, work.page, work.model_hash, work.settings_hash) for work in pages]
+        keys = [(ref.document_hash, ref.page, *self._work) for ref in pages]
         with self._transaction() as db:
             db.executemany(
                 "insert into page(document_hash, page, model_hash, settings_hash, source, run) values(?, ?, ?, ?, ?, ?) "
                 "on conflict do update set source = excluded.source, run = excluded.run",
                 [(*key, source, self._run) for key, source in zip(keys, sources, strict=True)],
             )
-            db.executemany(
-                "insert or ignore into wanted(page_id) select id from page "
-                "where document_hash = ? and page = ? and model_hash = ? and settings_hash = ?",
-                keys,
-            )
+            db.executemany(f"insert or ignore into wanted(page_id) select id from page where {THIS_PAGE}", keys)
 
     def retry(self, statuses: Sequence[str]) -> int:
         """Queues this run's pages again that ended so; returns how many."""
@@ -129,13 +119,12 @@ class Ledger:
                 tuple(statuses),
             ).rowcount
 
-    def reopen(self, pages: Sequence[Work]) -> None:
-        """Queues finished pages again whose output has gone."""
+    def reopen(self, pages: Sequence[PageRef]) -> None:
+        """Queues finished pages again whose record has gone."""
         with self._transaction() as db:
             db.executemany(
-                "update page set state = 'queued', status = null, reason = '' where state = 'done' "
-                "and document_hash = ? and page = ? and model_hash = ? and settings_hash = ?",
-                [(work.document_hash, work.page, work.model_hash, work.settings_hash) for work in pages],
+                f"update page set state = 'queued', status = null, reason = '' where state = 'done' and {THIS_PAGE}",
+                [(ref.document_hash, ref.page, *self._work) for ref in pages],
             )
 
     def release_dead(self, now: float) -> int:
@@ -154,10 +143,10 @@ class Ledger:
             if not rows and self._cursor >= 0:  # look again from the front: a lease may have ended there
                 self._cursor = -1
                 rows = self._free(db, now, limit)
-            claims = [self._take(db, row, now, lease_seconds) for row in rows]
-            if rows:
-                self._cursor = rows[-1][0]
-            return claims
+            for place, claim, late_worker in rows:
+                self._take(db, claim, late_worker, now, lease_seconds)
+                self._cursor = place
+            return [claim for _, claim, _ in rows]
 
     def renew(self, now: float, lease_seconds: float) -> None:
         """Moves the end of all this worker's leases."""
@@ -187,15 +176,11 @@ class Ledger:
         self._cursor = -1
         return freed
 
-    def is_complete(self, work: Work) -> bool:
-        """True when every known page of the work's document, under its model and settings, is done."""
+    def is_complete(self, document_hash: str) -> bool:
+        """True when every wanted page of the document is done."""
         with self._errors():
-            row = self._db.execute(
-                "select 1 from page where document_hash = ? and model_hash = ? and settings_hash = ? and state <> 'done' "
-                "limit 1",
-                (work.document_hash, work.model_hash, work.settings_hash),
-            ).fetchone()
-            return row is None
+            query = f"select 1 from page where {THIS_DOCUMENT} and state <> 'done' limit 1"
+            return self._db.execute(query, (document_hash, *self._work)).fetchone() is None
 
     def unfinished(self) -> int:
         """How many wanted pages are not done."""
@@ -203,23 +188,22 @@ class Ledger:
             query = "select count(*) from wanted join page on page.id = page_id where state <> 'done'"
             return int(self._db.execute(query).fetchone()[0])
 
-    def outcomes(self) -> dict[Work, Outcome]:
+    def outcomes(self) -> dict[PageRef, Outcome]:
         """The wanted pages that are done, in order."""
         with self._errors():
             rows = self._db.execute(
-                "select document_hash, page, model_hash, settings_hash, status, reason, tokens, mean_log_prob, tries, measures "
+                "select document_hash, page, status, reason, tokens, mean_log_prob, tries, measures "
                 "from wanted join page on page.id = page_id where state = 'done' order by sequence"
             )
-            return {Work(*row[:4]): _outcome(*row[4:]) for row in rows}
+            return {PageRef(*row[:2]): _outcome(*row[2:]) for row in rows}
 
-    def stamp(self, work: Work) -> str:
-        """The state of a document's finished pages; it differs when one was done again."""
+    def stamp(self, document_hash: str) -> str:
+        """The state of a document's wanted pages; it differs when one was done again."""
+        key = (document_hash, *self._work)
         with self._errors():
-            (attempts, pages) = self._db.execute(
-                "select total(attempts), count(*) from page where document_hash = ? and model_hash = ? and settings_hash = ?",
-                (work.document_hash, work.model_hash, work.settings_hash),
-            ).fetchone()
-        return f"{work.document_hash}:{work.model_hash}:{work.settings_hash}:{int(pages)}:{int(attempts)}"
+            query = f"select total(attempts), count(*), min(page) from page where {THIS_DOCUMENT}"
+            claims, pages, first = self._db.execute(query, key).fetchone()
+        return ":".join((*key, str(pages), str(int(claims)), *(["unopened"] if first == WHOLE_DOCUMENT else [])))
 
     def name_outputs(
         self, choose: Callable[[Mapping[str, str]], Mapping[str, str]], key: Callable[[str], str]
@@ -252,7 +236,7 @@ class Ledger:
                 return
             db.execute("update output set stamp = ? where source = ?", (stamp, source))
             db.execute("delete from output_file where source = ?", (source,))
-            rows = [(file.path, source, file.sha256, file.size_bytes) for file in files]
+            rows = [(file.name, source, file.sha256, file.size_bytes) for file in files]
             db.executemany("insert or replace into output_file values(?, ?, ?, ?)", rows)
 
     def close(self) -> None:
@@ -266,14 +250,14 @@ class Ledger:
             "where id = ? and state = 'claimed' and worker = ? and attempts = ?",
             (
                 *(outcome.status, outcome.reason, outcome.tokens, outcome.mean_log_prob, now, outcome.tries),
-                *(json.dumps(dict(outcome.measures), sort_keys=True), claim.page_id, self._owner.worker, claim.attempt),
+                *(json.dumps(dict(outcome.measures), sort_keys=True), claim.row, self._owner.worker, claim.number),
             ),
         ).rowcount
         if kept:
             self._end(db, claim, now, "finished", outcome.reason, outcome.timings)
-            if outcome.readings:
-                readings = json.dumps([astuple(reading) for reading in outcome.readings])
-                where = (readings, claim.page_id, claim.attempt)
+            if outcome.attempts:
+                attempts = json.dumps([asdict(attempt) for attempt in outcome.attempts])
+                where = (attempts, claim.row, claim.number)
                 db.execute("update attempt set readings = ? where page_id = ? and number = ?", where)
         return bool(kept)
 
@@ -292,43 +276,38 @@ class Ledger:
             )
             self._file = file_identity(self._path)
 
-    def _free(self, db: sqlite3.Connection, now: float, limit: int) -> list[tuple[int, int, int, str, str, int, str, str]]:
-        return db.execute(
-            "select sequence, id, attempts, coalesce(worker, ''), document_hash, page, model_hash, settings_hash "
-            "from wanted join page on page.id = page_id "
+    def _free(self, db: sqlite3.Connection, now: float, limit: int) -> list[tuple[int, Claim, str]]:
+        """(place in the list, the next claim of the page, the worker whose lease on it ended or "")."""
+        rows = db.execute(
+            "select sequence, document_hash, page, source, id, page.attempts + 1, coalesce(page.worker, ''), "
+            "(select count(*) from attempt where page_id = page.id and ended = 'retry') "
+            "from wanted join page on page.id = wanted.page_id "
             "where sequence > ? and (state = 'queued' or (state = 'claimed' and lease_until < ?)) order by sequence limit ?",
             (self._cursor, now, limit),
-        ).fetchall()
+        )
+        return [
+            (place, Claim(PageRef(document_hash, page, PurePosixPath(source).name), row, number, retries), late)
+            for place, document_hash, page, source, row, number, late, retries in rows.fetchall()
+        ]
 
-    def _take(
-        self,
-        db: sqlite3.Connection,
-        row: tuple[int, int, int, str, str, int, str, str],
-        now: float,
-        lease_seconds: float,
-    ) -> Claim:
-        _, page_id, attempts, late_worker, *identity = row
-        work = Work(*identity)  # type: ignore[arg-type]  # four columns in the order of the fields
+    def _take(self, db: sqlite3.Connection, claim: Claim, late_worker: str, now: float, lease_seconds: float) -> None:
         if late_worker:
-            late = Claim(work, page_id, attempts, 0)
-            self._end(db, late, now, "lost", "its lease ended", {})
+            self._end(db, replace(claim, number=claim.number - 1), now, "lost", "its lease ended", {})
         db.execute(
-            "update page set state = 'claimed', worker = ?, lease_until = ?, attempts = attempts + 1 where id = ?",
-            (self._owner.worker, now + lease_seconds, page_id),
+            "update page set state = 'claimed', worker = ?, lease_until = ?, attempts = ? where id = ?",
+            (self._owner.worker, now + lease_seconds, claim.number, claim.row),
         )
         db.execute(
             "insert into attempt(page_id, number, worker, started_at) values(?, ?, ?, ?)",
-            (page_id, attempts + 1, self._owner.worker, now),
+            (claim.row, claim.number, self._owner.worker, now),
         )
-        query = "select count(*) from attempt where page_id = ? and ended = 'retry'"
-        return Claim(work, page_id, attempts + 1, db.execute(query, (page_id,)).fetchone()[0])
 
     def _requeue(self, db: sqlite3.Connection, claim: Claim) -> bool:
         return bool(
             db.execute(
                 "update page set state = 'queued', worker = null, lease_until = null "
                 "where id = ? and state = 'claimed' and worker = ? and attempts = ?",
-                (claim.page_id, self._owner.worker, claim.attempt),
+                (claim.row, self._owner.worker, claim.number),
             ).rowcount
         )
 
@@ -336,7 +315,7 @@ class Ledger:
     def _end(db: sqlite3.Connection, claim: Claim, now: float, ended: str, reason: str, timings: Mapping[str, float]) -> None:
         db.execute(
             "update attempt set ended_at = ?, ended = ?, reason = ?, timings = ? where page_id = ? and number = ?",
-            (now, ended, reason, json.dumps(dict(timings), sort_keys=True), claim.page_id, claim.attempt),
+            (now, ended, reason, json.dumps(dict(timings), sort_keys=True), claim.row, claim.number),
         )
 
     @staticmethod

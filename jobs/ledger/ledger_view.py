@@ -6,14 +6,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pagemill.jobs.errors import InputError, LedgerError
 from pagemill.jobs.ledger.disk import database_errors
-from pagemill.jobs.ledger.ledger import BUSY_SECONDS, OutputFile
+from pagemill.jobs.ledger.ledger import BUSY_SECONDS
 from pagemill.jobs.ledger.migrations import MIGRATIONS
 from pagemill.jobs.ledger.owner import Owner, is_dead, this_process
 from pagemill.jobs.run.spec import LEDGER_NAME
+from pagemill.pipeline import OutputFile, PageRef
 
 FINAL_STATUS = (
     "case when state = 'queued' then 'left' when state = 'claimed' then 'in work' "
@@ -23,7 +24,7 @@ NEWEST = "run = (select max(run) from page as other where other.source = page.so
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRecord:
     """A command that worked on the folder.  ended: "finished", "interrupted", or "" while it runs or after a kill.
 
     settings: as JSON, to give it again.
@@ -39,12 +40,11 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRow:
     """One page.  status: its final one."""
 
     source: str
-    document_hash: str
-    page: int
+    ref: PageRef
     model_hash: str
     settings_hash: str
     status: str
@@ -57,25 +57,26 @@ class LedgerView:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
 
-    def last_run(self) -> Run | None:
+    def last_run(self) -> RunRecord | None:
         """The newest command; None where there was none."""
         row = self._db.execute(
             "select id, worker, started_at, ended, model_hash, settings_hash, settings from run order by id desc limit 1"
         ).fetchone()
-        return None if row is None else Run(*row)
+        return None if row is None else RunRecord(*row)
 
-    def pages(self, run: Run | None = None) -> Iterator[Page]:
+    def pages(self, run: RunRecord | None = None) -> Iterator[PageRow]:
         """The pages that a run asked for, by document and number, whoever did them; of each document's last run for None."""
         query = (
             f"select source, document_hash, page, model_hash, settings_hash, {FINAL_STATUS}, reason from page "
             f"where {NEWEST if run is None else 'run = :run'} order by source, page"
         )
-        return (Page(*row) for row in self._db.execute(query, {"run": None if run is None else run.number}))
+        for source, document_hash, page, *rest in self._db.execute(query, {"run": None if run is None else run.number}):
+            yield PageRow(source, PageRef(document_hash, page, PurePosixPath(source).name), *rest)
 
-    def done(self, model_hash: str, settings_hash: str) -> set[tuple[str, int]]:
-        """(document hash, page) of what is done under a model and settings."""
+    def done(self, model_hash: str, settings_hash: str) -> set[PageRef]:
+        """What is done under a model and settings."""
         query = "select document_hash, page from page where state = 'done' and model_hash = ? and settings_hash = ?"
-        return set(self._db.execute(query, (model_hash, settings_hash)))
+        return {PageRef(*row) for row in self._db.execute(query, (model_hash, settings_hash))}
 
     def output_files(self) -> list[OutputFile]:
         """Every file as it was last written."""

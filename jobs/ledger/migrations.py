@@ -85,12 +85,18 @@ REPORTS = (
 )
 
 READINGS = (
-    # What became of each reading within an attempt: a list of [how, status, reason, tokens, mean log-prob].
+    # What became of each reading within an attempt: a list of the fields of ``Attempt``.
     "alter table attempt add column readings text not null default '[]'",
     "create index if not exists page_source on page(source, run)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS, READINGS)
+WHOLE_DOCUMENTS = (
+    # Documents that did not open had settings of their own; they are pages of number -1 now, recorded anew by the next run.
+    "delete from attempt where page_id in (select id from page where settings_hash = 'document')",
+    "delete from page where settings_hash = 'document'",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, REPORTS, READINGS, WHOLE_DOCUMENTS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

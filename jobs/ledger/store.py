@@ -16,7 +16,7 @@ from pathlib import Path
 from pagemill.jobs.ledger.database import use_write_ahead_log
 from pagemill.pipeline import Attempt, PageRef, PageText, Picture
 
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 FILE_NAME = "records.sqlite3"
 BUSY_SECONDS = 30.0
 
@@ -94,7 +94,8 @@ def _written(page: PageText) -> str:
         "mean_log_prob": page.mean_log_prob,
         "timings": dict(page.timings),
         "provenance": dict(page.provenance),
-        "attempts": [[one.how, one.status, one.reason, one.tokens, one.mean_log_prob] for one in page.attempts],
+        "attempts": [asdict(attempt) for attempt in page.attempts],
+        "chosen": page.chosen,
         "word_confidences": list(page.word_confidences),
         "measures": dict(page.measures),
         "picture": None if page.picture is None else asdict(page.picture),
@@ -105,7 +106,7 @@ def _written(page: PageText) -> str:
 
 def _read(ref: PageRef, content: str) -> PageText:
     record = json.loads(content)
-    attempts = tuple(Attempt(*one) for one in record.pop("attempts"))
+    attempts = tuple(Attempt(**one) for one in record.pop("attempts"))
     words, picture = tuple(record.pop("word_confidences")), record.pop("picture")
     size = None if picture is None else Picture(**picture)
     return PageText(ref, attempts=attempts, word_confidences=words, picture=size, **record)

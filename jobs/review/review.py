@@ -13,7 +13,7 @@ from typing import Any
 from rapidfuzz.distance import Indel
 
 from pagemill.jobs.errors import InputError
-from pagemill.jobs.ledger.ledger_view import Page, open_view
+from pagemill.jobs.ledger.ledger_view import PageRow, open_view
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.identity import hash_file
 from pagemill.jobs.run.spec import pages_folder
@@ -21,14 +21,12 @@ from pagemill.pipeline import PageRef, PageText, confidence_of, facts_of, to_htm
 
 MOST_COMPARED_WORDS = 20_000  # of a page; beyond that it only says that it differs
 
-PageKey = tuple[str, int]  # document hash, page
-
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
     """One page of the last run in a folder.  text: None where it has no record.  label: its document's name, made short."""
 
-    page: Page
+    page: PageRow
     label: str
     text: PageText | None
 
@@ -46,42 +44,41 @@ def read_pages(folder: Path) -> list[Reviewed]:
         return [Reviewed(page, labels[page.source], None) for page in pages]
     store = StoredPages(records)
     try:
-        refs = [PageRef(Path(page.source), page.document_hash, page.page) for page in pages]
-        return [Reviewed(page, labels[page.source], store.get(ref)) for page, ref in zip(pages, refs, strict=True)]
+        return [Reviewed(page, labels[page.source], store.get(page.ref)) for page in pages]
     finally:
         store.close()
 
 
-def present_originals(pages: Iterable[Reviewed]) -> Iterator[PageRef]:
-    """References to the pages whose document lies where it was, unchanged."""
-    for source, group in groupby(pages, key=lambda one: one.page.source):
+def present_originals(pages: Iterable[Reviewed]) -> Iterator[PageRow]:
+    """The pages whose document lies where it was, unchanged."""
+    for source, group in groupby((one.page for one in pages), key=lambda page: page.source):
         members = list(group)
         path = Path(source)
         try:
-            same = path.is_file() and hash_file(path) == members[0].page.document_hash
+            same = path.is_file() and hash_file(path) == members[0].ref.document_hash
         except OSError:
             same = False
         if same:
-            yield from (PageRef(path, one.page.document_hash, one.page.page) for one in members)
+            yield from members
 
 
 def as_json(
     pages: Sequence[Reviewed],
     images: Mapping[tuple[str, int], str],
-    others: Mapping[PageKey, str] | None,
+    others: Mapping[PageRef, str] | None,
 ) -> str:
     """The pages for the review page's script, safe inside a script element.
 
     images: (source, page) -> place of the image, relative to the review page.  others: the texts of the run to compare with.
     """
-    shown = [_page(one, images.get((one.page.source, one.page.page)), others) for one in pages]
+    shown = [_page(one, images.get((one.page.source, one.page.ref.page)), others) for one in pages]
     text = json.dumps({"compared": others is not None, "pages": shown}, ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def texts_of(pages: Iterable[Reviewed]) -> dict[PageKey, str]:
+def texts_of(pages: Iterable[Reviewed]) -> dict[PageRef, str]:
     """The Markdown of each page, for comparing."""
-    return {(one.page.document_hash, one.page.page): _markdown(one) for one in pages}
+    return {one.page.ref: _markdown(one) for one in pages}
 
 
 def differences(old: str, new: str) -> list[tuple[str, str]]:
@@ -108,12 +105,12 @@ def _changed(gone: Sequence[str], added: Sequence[str]) -> list[tuple[str, str]]
     return [(sign, " ".join(words)) for sign, words in (("-", gone), ("+", added)) if words]
 
 
-def _page(one: Reviewed, image: str | None, others: Mapping[PageKey, str] | None) -> dict[str, Any]:
+def _page(one: Reviewed, image: str | None, others: Mapping[PageRef, str] | None) -> dict[str, Any]:
     markdown = _markdown(one)
     confidence = confidence_of(one.text) if one.text else None
     told: dict[str, Any] = {
         "document": xml_text(one.label),
-        "page": one.page.page + 1,
+        "page": one.page.ref.number,
         "status": one.page.status,
         "reason": xml_text(one.page.reason),
         "confidence": None if confidence is None else round(confidence, 4),
@@ -123,7 +120,7 @@ def _page(one: Reviewed, image: str | None, others: Mapping[PageKey, str] | None
         "facts": facts_of(one.text) if one.text else [],
     }
     if others is not None:
-        other = others.get((one.page.document_hash, one.page.page))
+        other = others.get(one.page.ref)
         told["only_here"] = other is None
         told["changes"] = differences(xml_text(other), xml_text(markdown)) if other is not None and other != markdown else []
     return told

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.store import record_bytes
-from pagemill.jobs.run.job import Inputs, OpenReader, source_opener
+from pagemill.jobs.run.job import Inputs, OpenReader, open_transcriber, page_requests
 from pagemill.jobs.run.spec import JobSpec
-from pagemill.pipeline import PageError, PageFailure, PageRef, PageText
+from pagemill.pipeline import PageError, PageFailure, PageRef, PageText, RenderRequest, Transcriber
 
 WAIT_SECONDS = 0.05
 #: How much a format takes beside the page's plain text, about: words with places take a line of markup each.
@@ -27,7 +29,7 @@ TEXT_TIMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Estimate:
     """A few pages, read together.  failed: those that could not be rendered."""
 
     pages: int
@@ -43,50 +45,47 @@ class Measured:
         return (self.record_bytes + self.text_bytes * sum(TEXT_TIMES.get(name, 0.0) for name in formats)) / self.pages
 
 
-def spread(documents: Sequence[Document], count: int) -> list[PageRef]:
+def spread(documents: Sequence[Document], count: int) -> list[tuple[Document, PageRef]]:
     """So many pages, evenly from all that can be read."""
-    pages = [(document, page) for document in documents if document.error is None for page in range(document.pages)]
+    pages = [(document, ref) for document in documents if document.error is None for ref in document.refs]
     chosen = sorted({len(pages) * (2 * index + 1) // (2 * count) for index in range(min(count, len(pages)))})
-    return [PageRef(pages[i][0].found.path, pages[i][0].content_hash, pages[i][1]) for i in chosen]
+    return [pages[i] for i in chosen]
 
 
-def measure(job: JobSpec, opened: OpenReader, inputs: Inputs, refs: Sequence[PageRef]) -> Measured:
+def measure(job: JobSpec, opened: OpenReader, inputs: Inputs, pages: Sequence[tuple[Document, PageRef]]) -> Estimate:
     """Read the pages.  The first one comes before, since it warms up what is slow once."""
-    if len(refs) > 1:
-        list(_read(job, opened, inputs, refs[:1]))
-        refs = refs[1:]
-    started = time.perf_counter()
-    ended = list(_read(job, opened, inputs, refs))
-    texts = [text for text in ended if text is not None]
-    return Measured(
-        len(refs),
-        len(ended) - len(texts),
+    request = page_requests(job, opened, inputs)
+    with ExitStack() as stack:
+        stage = open_transcriber(stack, job, opened, inputs)
+        if len(pages) > 1:
+            _read(stage, request, pages[:1])
+            pages = pages[1:]
+        started = time.perf_counter()
+        ended = _read(stage, request, pages)
+    texts = [text for text in ended if isinstance(text, PageText)]
+    return Estimate(
+        len(pages),
+        len(pages) - len(texts),
         time.perf_counter() - started,
         sum(map(record_bytes, texts)),
         sum(len(text.text.encode("utf-8", "replace")) for text in texts),
     )
 
 
-def _read(job: JobSpec, opened: OpenReader, inputs: Inputs, refs: Sequence[PageRef]) -> Iterator[PageText | None]:
-    """The pages as they end, None for one without an image."""
-    source = source_opener(job, opened, inputs)(iter(refs))
-    reader, reading, left = opened.reader, 0, len(refs)
-    try:
-        while left:
-            while reader.free_slots > 0 and not source.done:
-                page = source.poll(0.0 if reading else WAIT_SECONDS)
-                if page is None:
-                    break
-                try:
-                    if isinstance(page, PageFailure):
-                        raise page.error
-                    reader.submit(page)
-                    reading += 1
-                except PageError:
-                    left -= 1
-                    yield None
-            for text in reader.step():
-                reading, left = reading - 1, left - 1
-                yield text
-    finally:
-        source.close()
+def _read(
+    stage: Transcriber,
+    request: Callable[[Document, PageRef], RenderRequest],
+    pages: Sequence[tuple[Document, PageRef]],
+) -> list[PageText | PageFailure]:
+    """The pages, and those that could not be rendered; one whose document cannot be fetched is left out."""
+    waiting, ended, under_way = deque(pages), [], 0
+    while waiting or under_way:
+        while waiting and stage.room:
+            with suppress(PageError):
+                stage.submit(request(*waiting.popleft()))
+                under_way += 1
+        stage.wait(WAIT_SECONDS)
+        out = stage.step()
+        under_way -= len(out)
+        ended += out
+    return ended

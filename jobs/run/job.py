@@ -15,19 +15,30 @@ from pathlib import Path
 from pagemill import __version__
 from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document, Found, find_files, open_documents
-from pagemill.jobs.inputs.input_cache import FetchedSource, InputCache
+from pagemill.jobs.inputs.input_cache import InputCache
 from pagemill.jobs.inputs.originals import Originals
 from pagemill.jobs.inputs.passwords import Passwords, password_for
-from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.ledger import Ledger, Outcome
 from pagemill.jobs.ledger.owner import this_process
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.copies import OutputCopies, copies_of
 from pagemill.jobs.run.outputs import DocumentOutputs
 from pagemill.jobs.run.progress import Progress
-from pagemill.jobs.run.runner import PageSource, Pause, Reader, Rules, Runner, Stages
+from pagemill.jobs.run.runner import Pause, Rules, Runner, Stages
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.run.stopping import Stopper
-from pagemill.pipeline import NO_TRACE, Inspector, PageError, PageRef, Producer, RenderSettings, Trace
+from pagemill.pipeline import (
+    NO_TRACE,
+    Inspector,
+    PageError,
+    PageRef,
+    Producer,
+    ReadingStage,
+    RenderRequest,
+    RenderSettings,
+    Trace,
+    Transcriber,
+)
 
 SHOW_SECONDS = 0.25
 PAUSE_SECONDS = 0.25
@@ -37,20 +48,20 @@ PAUSE_SECONDS = 0.25
 class OpenReader:
     """A reader, the largest page that its model takes, and what takes note of the time."""
 
-    reader: Reader
+    reader: ReadingStage
     longest_edge_px: int
     trace: Trace = NO_TRACE
 
 
-PageEnd = tuple[Document, int, Outcome | None]
-"""A page of an input: its document, its number from 0, how it ended; None when it is not done."""
+PageEnd = tuple[Document, PageRef, Outcome | None]
+"""A page of an input: its document, the page, how it ended; None when it is not done."""
 
 ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a job ended.  pages: every page of every input, in order: document, page from 0, outcome; None when not done.
+    """How a job ended.  pages: every page of every input, in order.
 
     signal: what interrupted it, None when it went to its end.
     """
@@ -66,7 +77,7 @@ class Report:
         return Counter(outcome.final_status if outcome else "left" for _, _, outcome in self.pages)
 
     @property
-    def troubled(self) -> list[tuple[Document, int, Outcome]]:
+    def troubled(self) -> list[tuple[Document, PageRef, Outcome]]:
         """Pages that ended other than ok."""
         return [(document, page, outcome) for document, page, outcome in self.pages if outcome and outcome.status != "ok"]
 
@@ -120,6 +131,11 @@ class Inputs:
         self.cache.ensure(path)
         return self.passwords(path)
 
+    def check(self, request: RenderRequest) -> None:
+        """Raises PageError where a page's file is no longer what it was."""
+        if isinstance(request.content, Path):
+            self.originals.check(request.content, request.ref.document_hash)
+
 
 def find_inputs(stack: ExitStack, job: JobSpec, files: Sequence[Found] | None = None) -> Inputs:
     """The files that a job names.  stack: ends what is opened.  files: where they are known.  Raises InputError."""
@@ -158,34 +174,40 @@ def _build(
         full_disk_wait_seconds=run.full_disk_wait_seconds,
         provenance=provenance,
     )
-    source = source_opener(job, opened, inputs)
-    stages = Stages(source, opened.reader, store, outputs, opened.trace, inputs.originals.are_same)
+    pages = open_transcriber(stack, job, opened, inputs)
+    stages = Stages(page_requests(job, opened, inputs), pages, store, outputs, opened.trace)
     return Runner(documents, ledger, stages, rules)
 
 
-def source_opener(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Iterator[PageRef]], PageSource]:
-    """How a job renders pages for its reader."""
-    render, config = job.config.render, job.config
+def open_transcriber(stack: ExitStack, job: JobSpec, opened: OpenReader, inputs: Inputs) -> Transcriber:
+    """How a job renders pages for its reader.  stack: ends the rendering children."""
+    render = job.config.render
+    producer = Producer(
+        workers=render.workers,
+        ahead=render.ahead,
+        timeout_seconds=render.timeout_seconds,
+        memory_bytes=render.memory_bytes,
+        trace=opened.trace,
+    )
+    stack.callback(producer.close)
+    return Transcriber(producer, opened.reader, inputs.check)
+
+
+def page_requests(job: JobSpec, opened: OpenReader, inputs: Inputs) -> Callable[[Document, PageRef], RenderRequest]:
+    """What a page of a document is asked for with; fetches the document where it lies elsewhere, which may raise PageError."""
+    render = job.config.render
     settings = RenderSettings(
         longest_edge_px=opened.longest_edge_px,
-        multiple_px=config.vision.multiple_px,
+        multiple_px=job.config.vision.multiple_px,
         max_dpi=render.max_dpi,
         max_pixels=render.max_pixels,
     )
 
-    def render_pages(refs: Iterator[PageRef]) -> PageSource:
-        return Producer(
-            refs,
-            settings,
-            workers=render.workers,
-            ahead=render.ahead,
-            timeout_seconds=render.timeout_seconds,
-            memory_bytes=render.memory_bytes,
-            password_of=inputs.passwords,
-            trace=opened.trace,
-        )
+    def request(document: Document, ref: PageRef) -> RenderRequest:
+        path = document.found.path
+        return RenderRequest(ref, path, settings, inputs.open_original(path))
 
-    return lambda refs: FetchedSource(refs, render_pages, inputs.cache)
+    return request
 
 
 def _page_counter(inspector: Inspector, job: JobSpec, passwords: Passwords) -> Callable[[Path], int]:
@@ -232,8 +254,7 @@ def _let_go(runner: Runner, ledger: Ledger, stopper: Stopper) -> None:
         ledger.end(ended, time.time())
 
 
-def _pages(documents: list[Document], outcomes: Mapping[Work, Outcome]) -> Iterator[PageEnd]:
-    by_page = {(work.document_hash, work.page): outcome for work, outcome in outcomes.items()}
+def _pages(documents: list[Document], outcomes: Mapping[PageRef, Outcome]) -> Iterator[PageEnd]:
     for document in documents:
-        for page in range(document.pages):
-            yield document, page, by_page.get((document.content_hash, page))
+        for ref in document.refs:
+            yield document, ref, outcomes.get(ref)

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.disk import cannot_write
-from pagemill.jobs.ledger.ledger import Ledger, OutputFile, Work
+from pagemill.jobs.ledger.ledger import Ledger
 from pagemill.jobs.ledger.records import StoredPages
-from pagemill.jobs.run.identity import hash_file
 from pagemill.pipeline import (
     SINKS,
+    OutputFile,
     PageError,
-    PageRef,
     Per,
     SourceDocument,
     name_key,
@@ -71,10 +70,10 @@ class DocumentOutputs:
 
         self._names = self._ledger.name_outputs(choose, name_key)
 
-    def settle(self, document: Document, work: Work) -> None:
+    def settle(self, document: Document) -> None:
         """Write a document's outputs unless they are there and fresh.  Raises OutputError."""
         source = document.found.source
-        stamp = self._ledger.stamp(work)
+        stamp = self._ledger.stamp(document.content_hash)
 
         def write(last_stamp: str) -> Sequence[OutputFile] | None:
             return None if self._is_fresh(document, last_stamp == stamp) else self._write(document)
@@ -88,9 +87,8 @@ class DocumentOutputs:
 
     def _write(self, document: Document) -> list[OutputFile] | None:
         """The files, None when a record has just gone; the next run makes it again."""
-        refs = [PageRef(document.found.path, document.content_hash, page) for page in range(document.pages)]
-        pages = [page for page in map(self._store.get, refs) if page is not None]
-        if len(pages) != len(refs):
+        pages = [page for page in map(self._store.get, document.refs) if page is not None]
+        if len(pages) != document.pages:
             return None
         found = document.found
         original = SourceDocument(
@@ -102,13 +100,9 @@ class DocumentOutputs:
             self._names[found.source],
         )
         try:
-            paths = write_document(self._folder, original, pages, self._formats, self._per)
-            return [self._noted(path) for path in paths]
+            return write_document(self._folder, original, pages, self._formats, self._per)
         except OSError as error:
             raise cannot_write(self._folder, error) from error
-
-    def _noted(self, path: Path) -> OutputFile:
-        return OutputFile(path.relative_to(self._folder).as_posix(), hash_file(path), path.stat().st_size)
 
     def _password(self, path: Path) -> str | None:
         """Asked only for outputs that open the original; one that cannot be had is told there."""

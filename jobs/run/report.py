@@ -81,8 +81,8 @@ def _as_json(job: JobSpec, report: Report) -> dict[str, Any]:
 
 
 def _page(page: PageEnd) -> dict[str, Any]:
-    document, number, outcome = page
-    told: dict[str, Any] = {"document": document.found.source, "page": number + 1}
+    document, ref, outcome = page
+    told: dict[str, Any] = {"document": document.found.source, "page": ref.number}
     if outcome is None:
         return told | {"status": "left"}
     mean = outcome.mean_log_prob

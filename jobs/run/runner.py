@@ -16,11 +16,10 @@ from typing import Protocol
 
 from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document
-from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome, Work
+from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome
 from pagemill.jobs.run.progress import Meter, Snapshot
-from pagemill.pipeline import NO_TRACE, PageError, PageFailure, PageImage, PageRef, PageText, Replaced, Trace
+from pagemill.pipeline import NO_TRACE, PageError, PageFailure, PageRef, PageText, RenderRequest, Trace, WaitingStage
 
-WHOLE_DOCUMENT = "document"  # settings hash of the one failed page of a document that did not open
 WAIT_FOR_IMAGE_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 CLAIMED_AT_ONCE = 8
@@ -31,35 +30,17 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 _log = logging.getLogger("pagemill")
 
-PageKey = tuple[str, int]  # document hash, page
 
-
-class PageSource(Protocol):
-    """Page images of the references it was opened with, in their order, some rendered ahead."""
+class Pages(WaitingStage[RenderRequest, PageText | PageFailure, PageRef], Protocol):
+    """``pipeline.Transcriber``, or what stands for it."""
 
     @property
-    def done(self) -> bool:
-        """Has every page been handed over?"""
-
-    def poll(self, timeout: float | None = 0.0) -> PageImage | PageFailure | None:
-        """The next page; None when it is not ready in time (seconds), or when done."""
-
-    def close(self) -> None:
-        """Stop rendering."""
-
-
-class Reader(Protocol):
-    """Reads many page images at once."""
+    def reading(self) -> int:
+        """How many pages are past rendering."""
 
     @property
-    def free_slots(self) -> int:
-        """How many more images it takes in."""
-
-    def submit(self, image: PageImage) -> None:
-        """Take in one image.  Raises PageError."""
-
-    def step(self) -> Sequence[PageText]:
-        """Go on by one token a page; returns the pages that ended."""
+    def rendering(self) -> int:
+        """How many pages are not."""
 
 
 class Store(Protocol):
@@ -75,7 +56,7 @@ class Store(Protocol):
 class Outputs(Protocol):
     """A document's texts in the output folder."""
 
-    def settle(self, document: Document, work: Work) -> None:
+    def settle(self, document: Document) -> None:
         """Write what is missing or stale; all pages of the document are in the store."""
 
 
@@ -83,16 +64,14 @@ class Outputs(Protocol):
 class Stages:
     """What a page passes through, in order.
 
-    open_source: renders the pages that an iterator yields, taking them as it goes.  is_same: does a page's file still have
-    the bytes whose hash the page goes by?
+    request: what is asked of ``pages`` for a page of a document, which is fetched where it lies elsewhere; may raise PageError.
     """
 
-    open_source: Callable[[Iterator[PageRef]], PageSource]
-    reader: Reader
+    request: Callable[[Document, PageRef], RenderRequest]
+    pages: Pages
     store: Store
     outputs: Outputs
     trace: Trace = NO_TRACE
-    is_same: Callable[[PageRef], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +109,26 @@ class Runner:
         for document in documents:
             self._documents.setdefault(document.content_hash, []).append(document)
         self._ledger, self._stages, self._rules = ledger, stages, rules
-        self._held: dict[PageKey, Claim] = {}
-        self._reading: set[PageKey] = set()  # those of the held pages that the reader has
-        self._claimed: deque[PageRef] = deque()  # held, and not yet taken by the source
+        self._held: dict[PageRef, Claim] = {}
+        self._claimed: deque[Claim] = deque()  # held, and not yet submitted
         self._ended: list[tuple[Claim, PageText]] = []  # held, and not yet durable
         self._again: list[tuple[Claim, str]] = []  # held, and to be given back for another attempt
         self._unsettled: dict[str, None] = {}  # documents of which pages were finished, in that order
         self._pause: Pause | None = None
-        self._source: PageSource | None = None
         self._now = self._renew_at = self._claim_at = self._commit_at = 0.0
         self._meter = Meter(0, 0, 0.0)
 
     def start(self, now: float) -> None:
         """Queue what is missing, free what dead processes hold, write outputs that an earlier run could not."""
-        works = [
-            (work, document.found.source) for documents in self._documents.values() for work, document in self._works(documents)
-        ]
-        self._ledger.want([work for work, _ in works], [source for _, source in works])
+        firsts = [documents[0] for documents in self._documents.values()]  # the others of each have the same bytes
+        refs = [(ref, document.found.source) for document in firsts for ref in document.refs]
+        self._ledger.want([ref for ref, _ in refs], [source for _, source in refs])
         self._ledger.release_dead(now)
         if self._rules.retry:
             self._ledger.retry(self._rules.retry)
         self._ledger.reopen(list(self._without_record()))
         left = self._ledger.unfinished()
-        self._meter = Meter(len(works), len(works) - left, now)
+        self._meter = Meter(len(refs), len(refs) - left, now)
         self._settle_all()
 
     def step(self, now: float) -> bool:
@@ -168,8 +144,10 @@ class Runner:
                 self._resume()
             self._keep_leases()
             self._take_in()
-            for text in self._stages.reader.step():
-                self._end(text)
+            if not self._ended:
+                self._stages.pages.wait(WAIT_FOR_IMAGE_SECONDS)
+            for ended in self._stages.pages.step():
+                self._fail(ended.ref, ended.error) if isinstance(ended, PageFailure) else self._end(ended)
             if self._is_due():
                 self._commit()
             if self._held or self._ledger.unfinished():
@@ -197,44 +175,32 @@ class Runner:
 
     def snapshot(self, now: float) -> Snapshot:
         """How far the run is."""
-        ended = len(self._ended) + len(self._again)
-        rendering = len(self._held) - len(self._reading) - ended
-        return replace(self._meter.snapshot(now), rendering=rendering, reading=len(self._reading), writing=ended)
+        pages, ended = self._stages.pages, len(self._ended) + len(self._again)
+        rendering = pages.rendering + len(self._claimed)
+        return replace(self._meter.snapshot(now), rendering=rendering, reading=pages.reading, writing=ended)
 
     def release(self, now: float) -> int:
         """Finish what has ended, give back the pages on their way; returns how many.  The same command goes on with them."""
-        if self._source is not None:
-            self._source.close()
-        self._source = None
+        for ref in self._held:
+            self._stages.pages.cancel(ref)
         with suppress(DiskFull):  # then they are given back too
             self._commit()
-        for pages in (self._held, self._reading, self._claimed, self._ended, self._again):
+        for pages in (self._held, self._claimed, self._ended, self._again):
             pages.clear()
         return self._ledger.release(now)
 
-    def outcomes(self) -> dict[Work, Outcome]:
+    def outcomes(self) -> dict[PageRef, Outcome]:
         """How the job's pages ended, in order, those of earlier runs included."""
         return self._ledger.outcomes()
 
-    def _works(self, documents: Sequence[Document]) -> list[tuple[Work, Document]]:
-        document = documents[0]  # the others have the same bytes
-        return [(self._work(document, page), document) for page in range(document.pages)]
-
-    def _work(self, document: Document, page: int) -> Work:
-        settings = self._rules.settings_hash if document.error is None else WHOLE_DOCUMENT
-        return Work(document.content_hash, page, self._rules.model_hash, settings)
-
-    def _ref(self, work: Work) -> PageRef:
-        return PageRef(self._documents[work.document_hash][0].found.path, work.document_hash, work.page)
-
-    def _without_record(self) -> Iterator[Work]:
-        """The work that is done by the ledger, and whose record has gone."""
+    def _without_record(self) -> Iterator[PageRef]:
+        """The pages that are done by the ledger, and whose record has gone."""
         records: dict[str, set[int]] = {}
-        for work in self._ledger.outcomes():
-            if work.document_hash not in records:
-                records[work.document_hash] = self._stages.store.pages(work.document_hash)
-            if work.page not in records[work.document_hash]:
-                yield work
+        for ref in self._ledger.outcomes():
+            if ref.document_hash not in records:
+                records[ref.document_hash] = self._stages.store.pages(ref.document_hash)
+            if ref.page not in records[ref.document_hash]:
+                yield ref
 
     def _keep_leases(self) -> None:
         if self._held and self._now >= self._renew_at:
@@ -242,65 +208,27 @@ class Runner:
             self._renew_at = self._now + self._rules.lease_seconds / 3
 
     def _take_in(self) -> None:
-        """Give the reader images while it has slots; fail the pages that have none."""
-        reader = self._stages.reader
-        while reader.free_slots > 0 and (source := self._open_source()) is not None:
-            page = source.poll(0.0 if self._reading else WAIT_FOR_IMAGE_SECONDS)
-            if page is None:
-                return
-            if isinstance(page, PageFailure):
-                self._fail(page.ref, page.error)
-            elif not self._stages.is_same(page.ref):
-                self._fail(page.ref, Replaced("the file was changed or replaced during the run: run again to read it anew"))
-            else:
-                self._read(page)
+        """Submit claimed pages while there is room; fail those whose document cannot be had."""
+        while self._stages.pages.room and (claim := self._next_claim()) is not None:
+            document = self._documents[claim.ref.document_hash][0]
+            try:
+                if document.error is not None:
+                    raise document.error
+                self._stages.pages.submit(self._stages.request(document, claim.ref))
+            except PageError as error:
+                self._fail(claim.ref, error)
 
-    def _open_source(self) -> PageSource | None:
-        """The source while it has pages, another one when more can be claimed after its end, else None."""
-        if self._source is not None:
-            if not self._source.done:
-                return self._source
-            self._source.close()
-            self._source = None
-        self._claim()
-        if self._claimed:
-            self._source = self._stages.open_source(self._take_claimed())
-        return self._source
-
-    def _take_claimed(self) -> Iterator[PageRef]:
-        """References for the source, which takes one when it is about to render it."""
-        while self._claimed:
-            yield self._claimed.popleft()
+    def _next_claim(self) -> Claim | None:
+        """The next page that is ours; None when none is free at present."""
+        if not self._claimed and self._now >= self._claim_at:
+            self._claimed.extend(self._ledger.claim(self._now, CLAIMED_AT_ONCE, self._rules.lease_seconds))
+            self._held |= {claim.ref: claim for claim in self._claimed}
             if not self._claimed:
-                self._claim()
-
-    def _claim(self) -> None:
-        """Claim until there is a page to render or none is free at present."""
-        while not self._claimed and self._now >= self._claim_at:
-            claims = self._ledger.claim(self._now, CLAIMED_AT_ONCE, self._rules.lease_seconds)
-            if not claims:
                 self._claim_at = self._now + LOOK_AGAIN_SECONDS
-            for claim in claims:
-                ref = self._ref(claim.work)
-                self._held[ref.document_hash, ref.page] = claim
-                error = self._documents[ref.document_hash][0].error
-                if error is None:
-                    self._claimed.append(ref)
-                else:
-                    self._fail(ref, error)
-
-    def _read(self, image: PageImage) -> None:
-        try:
-            self._stages.reader.submit(image)
-            self._reading.add((image.ref.document_hash, image.ref.page))
-        except PageError as error:
-            self._fail(image.ref, error)
-        except Exception as error:  # one page must not end the run; the log has the trace
-            _log.exception("page %d of %s", image.ref.page + 1, image.ref.document)
-            self._fail(image.ref, PageError(f"internal error, please report it: {type(error).__name__}: {error}"))
+        return self._claimed.popleft() if self._claimed else None
 
     def _fail(self, ref: PageRef, error: PageError) -> None:
-        claim = self._held[ref.document_hash, ref.page]
+        claim = self._held[ref]
         if error.retry and claim.retries + 1 < self._rules.attempts:
             self._again.append((claim, str(error)))
             self._commit_at = self._now
@@ -308,11 +236,9 @@ class Runner:
             self._end(PageText(ref, "", "failed", str(error), provenance=self._rules.provenance))
 
     def _end(self, text: PageText) -> None:
-        key = (text.ref.document_hash, text.ref.page)
         if not self._ended:
             self._commit_at = self._now + COMMIT_SECONDS
-        self._ended.append((self._held[key], text))
-        self._reading.discard(key)
+        self._ended.append((self._held[text.ref], text))
 
     def _is_due(self) -> bool:
         """Time to make what has ended durable: enough of it, long enough ago, or nothing else to do."""
@@ -327,7 +253,7 @@ class Runner:
         if self._again:
             self._ledger.give_back(self._again, self._now)
             for claim, _ in self._again:
-                del self._held[claim.work.document_hash, claim.work.page]
+                del self._held[claim.ref]
             self._again.clear()
             self._claim_at = self._now
         if self._ended:
@@ -343,12 +269,11 @@ class Runner:
             del self._unsettled[content_hash]
 
     def _count(self, text: PageText, is_kept: bool) -> None:
-        del self._held[text.ref.document_hash, text.ref.page]
+        del self._held[text.ref]
         if not is_kept:
-            _log.warning("page %d of %s: another process took it over", text.ref.page + 1, text.ref.document)
+            _log.warning("%s: another process took it over", text.ref)
             return
-        name = f"{text.ref.document.name}, page {text.ref.page + 1}: {text.status}"
-        self._meter.count(name, failed=text.status == "failed", tokens=text.tokens, now=self._now)
+        self._meter.count(f"{text.ref}: {text.status}", failed=text.status == "failed", tokens=text.tokens, now=self._now)
         self._unsettled[text.ref.document_hash] = None
 
     def _resume(self) -> None:
@@ -371,12 +296,10 @@ class Runner:
 
     def _settle(self, content_hash: str) -> None:
         """Write the outputs of a document, under each of its names, once all its pages are done."""
-        documents = self._documents[content_hash]
-        work = self._work(documents[0], 0)
-        if self._ledger.is_complete(work):
-            for document in documents:
+        if self._ledger.is_complete(content_hash):
+            for document in self._documents[content_hash]:
                 with self._stages.trace.span(WRITER, f"outputs of {document.found.path.name}"):
-                    self._stages.outputs.settle(document, work)
+                    self._stages.outputs.settle(document)
 
 
 def _outcome(claim: Claim, text: PageText) -> Outcome:

@@ -98,9 +98,9 @@ def _lent(reader: OpenReader) -> Iterator[OpenReader]:
 def _verdicts(report: Report) -> dict[Path, Verdict]:
     pages: dict[Path, list[tuple[int, str, str]]] = {}
     hashes: dict[Path, str] = {}
-    for document, page, outcome in report.pages:
+    for document, ref, outcome in report.pages:
         status, reason = ("left", "") if outcome is None else (outcome.final_status, outcome.reason)
-        pages.setdefault(document.found.path, []).append((page + 1, status, reason))
+        pages.setdefault(document.found.path, []).append((ref.number, status, reason))
         hashes[document.found.path] = document.content_hash
     return {path: _verdict(hashes[path], found) for path, found in pages.items()}
 

@@ -6,17 +6,17 @@ a kilobyte themselves and leave the rest to a child with limits on time and memo
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from pagemill.pipeline.child import Child
-from pagemill.pipeline.errors import PageError, TooLarge, Unreadable
+from pagemill.pipeline.documents.content import Content, open_content
+from pagemill.pipeline.errors import Crashed, PageError, TimedOut, TooLarge, Unreadable
 from pagemill.pipeline.render.preprocess import RenderSettings
 from pagemill.pipeline.render.rendering import Rendering
+from pagemill.vision import Child, ChildFailure
 
+RENDERER = "pagemill.pipeline.render.renderer:Renderer"
 DocumentKind = Literal["pdf", "png", "jpeg", "webp", "tiff"]
 MAX_PAGES = 20_000
 SNIFF_BYTES = 1024  # a PDF's header may lie anywhere in the first kilobyte
@@ -43,13 +43,13 @@ class DocumentInfo:
 
 @dataclass(frozen=True, slots=True)
 class InspectRequest:
-    """What the parent asks a child about one file."""
+    """What the parent asks a child about one document."""
 
-    path: Path
+    content: Content
     password: str | None
 
 
-class Document(Protocol):
+class OpenDocument(Protocol):
     """An open document in a child process."""
 
     pages: int
@@ -65,15 +65,17 @@ class Inspector:
     """Inspects many documents with one child process; a hostile one costs that child and nothing else."""
 
     def __init__(self, *, timeout_seconds: float = INSPECT_SECONDS, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._child = Child(timeout_seconds=timeout_seconds, memory_bytes=memory_bytes)
+        self._child = Child(RENDERER, timeout_seconds=timeout_seconds, memory_bytes=memory_bytes)
 
-    def inspect(self, path: Path, *, password: str | None = None, max_pages: int = MAX_PAGES) -> DocumentInfo:
-        """Kind and page count, or a PageError that says why the file cannot be used."""
-        kind = sniff(path)
+    def inspect(self, content: Content, *, password: str | None = None, max_pages: int = MAX_PAGES) -> DocumentInfo:
+        """Kind and page count, or a PageError that says why the document cannot be used."""
+        kind = sniff(content)
         if kind not in ("pdf", "tiff"):
             return DocumentInfo(kind, 1)  # one page by definition; whether it decodes shows when it is rendered
-        self._child.ask(InspectRequest(path, password))
+        self._child.ask(InspectRequest(content, password))
         reply = self._child.wait()
+        if isinstance(reply, ChildFailure):
+            raise error_of(reply)
         if isinstance(reply, PageError):
             raise reply
         assert isinstance(reply, int)
@@ -92,22 +94,22 @@ class Inspector:
         self.close()
 
 
-def inspect(path: Path, *, password: str | None = None, max_pages: int = MAX_PAGES) -> DocumentInfo:
-    """Kind and page count of one file; use an ``Inspector`` for many."""
+def inspect(content: Content, *, password: str | None = None, max_pages: int = MAX_PAGES) -> DocumentInfo:
+    """Kind and page count of one document; use an ``Inspector`` for many."""
     with Inspector() as inspector:
-        return inspector.inspect(path, password=password, max_pages=max_pages)
+        return inspector.inspect(content, password=password, max_pages=max_pages)
 
 
-def document_hash(path: Path) -> str:
-    """sha256 of the file, hexadecimal: the identity of a document, whatever its name."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def error_of(failure: ChildFailure) -> PageError:
+    """What a child's failure means for the page or document that it was at."""
+    kinds = {"crashed": Crashed, "timed out": TimedOut, "memory": TooLarge, "error": Unreadable}
+    return kinds[failure.kind](f"page cannot be rendered: {failure.message}")
 
 
-def sniff(path: Path) -> DocumentKind:
-    """The kind of a file by its first kilobyte; Unreadable where it is none of ours."""
+def sniff(content: Content) -> DocumentKind:
+    """The kind of a document by its first kilobyte; Unreadable where it is none of ours."""
     try:
-        with path.open("rb") as file:
+        with open_content(content) as file:
             head = file.read(SNIFF_BYTES)
     except OSError as error:
         raise Unreadable(f"file cannot be read: {error.strerror}; check its name and permissions") from error
@@ -123,13 +125,13 @@ def sniff(path: Path) -> DocumentKind:
     raise Unreadable("not a document: expected the first bytes of a PDF, PNG, JPEG, WebP or TIFF; convert it to one of these")
 
 
-def open_document(path: Path, password: str | None) -> Document:
-    """Open a file by its kind.  For child processes: the libraries behind this crash and hang on hostile files."""
-    kind = sniff(path)
+def open_document(content: Content, password: str | None) -> OpenDocument:
+    """Open a document by its kind.  For child processes: the libraries behind this crash and hang on hostile files."""
+    kind = sniff(content)
     if kind == "pdf":
         from pagemill.pipeline.documents.pdf import Pdf  # pdfium is loaded only where a PDF is opened
 
-        return Pdf(path, password)
+        return Pdf(content, password)
     from pagemill.pipeline.documents.raster import Images
 
-    return Images(path, multipage=kind == "tiff")
+    return Images(open_content(content), multipage=kind == "tiff")

@@ -6,14 +6,12 @@ whatever failed before it.  A damaged file is rebuilt once; pages and pictures o
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import numpy as np
 import pypdfium2
 import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
 
+from pagemill.pipeline.documents.content import Content, open_content, size_of
 from pagemill.pipeline.documents.pdf_images import refuse_damaged
 from pagemill.pipeline.documents.pdf_repair import Mended, mend, painting_operators, user_units
 from pagemill.pipeline.errors import Degenerate, PasswordNeeded, TooLarge, Unreadable
@@ -30,12 +28,12 @@ MENDED = "the PDF is damaged and was rebuilt from what is left of it"
 class Pdf:
     """An open PDF: ``pages``, ``render`` and ``close``."""
 
-    def __init__(self, path: Path, password: str | None = None) -> None:
-        self._source: Path | io.BytesIO = path
+    def __init__(self, content: Content, password: str | None = None) -> None:
+        self._content = content
         self._password = password
         self._mended: Mended | None = None
         self._units: dict[int, float] | None = None
-        self._document = self._open(path, password)
+        self._document = self._open(password)
         self._document.init_forms()  # before any page is loaded, or field values are not drawn
         self.pages = max(len(self._document), self._mended.pages if self._mended else 0)
 
@@ -50,7 +48,7 @@ class Pdf:
             objects = pdfium.FPDFPage_CountObjects(loaded)
             if self._mended is not None and (objects == 0 or page in self._mended.cut):
                 raise Unreadable(f"page {page + 1} lost its content: the file is truncated or damaged; copy it again")
-            objects = objects or painting_operators(self._source, self._password, page)
+            objects = objects or painting_operators(self._content, self._password, page)
             dpi = POINTS_PER_INCH * max(size) / max(width_pt, height_pt)
             return Rendering(pixels, dpi, _geometry(loaded, *size), objects, MENDED if self._mended else "")
         finally:
@@ -68,7 +66,7 @@ class Pdf:
         if longest_px >= settings.longest_edge_px:
             return 1.0
         if self._units is None:
-            self._units = user_units(self._source, self._password)
+            self._units = user_units(self._content, self._password)
         return self._units.get(page, 1.0)
 
     def _draw(self, page: pypdfium2.PdfPage, width: int, height: int) -> NDArray[np.uint8]:
@@ -91,19 +89,20 @@ class Pdf:
         """Close the file."""
         self._document.close()
 
-    def _open(self, path: Path, password: str | None) -> pypdfium2.PdfDocument:
-        """Open the file, rebuilt where it is damaged, or raise why it does not open."""
+    def _open(self, password: str | None) -> pypdfium2.PdfDocument:
+        """Open the document, rebuilt where it is damaged, or raise why it does not open."""
         pdfium.FPDF_LoadDocument(ABSENT, None)  # leaves "file not found" as the last error, see _refusal
+        content = self._content
         try:
-            return _load(path, password)
+            return _load(content, password)
         except pypdfium2.PdfiumError as failure:
-            self._mended = mend(path, password) if failure.err_code == pdfium.FPDF_ERR_FORMAT else None
-            refusal = _refusal(failure.err_code, path, password)
+            self._mended = mend(content, password) if failure.err_code == pdfium.FPDF_ERR_FORMAT else None
+            refusal = _refusal(failure.err_code, content, password)
             if self._mended is None:
                 raise refusal from failure
-        self._source, self._password = io.BytesIO(self._mended.content), None
+        self._content, self._password = self._mended.content, None
         try:
-            return pypdfium2.PdfDocument(self._mended.content)
+            return _load(self._mended.content, None)
         except pypdfium2.PdfiumError as failure:
             raise refusal from failure
 
@@ -117,16 +116,18 @@ def _geometry(page: pypdfium2.PdfPage, width_px: int, height_px: int) -> PageGeo
     )
 
 
-def _load(path: Path, password: str | None) -> pypdfium2.PdfDocument:
+def _load(content: Content, password: str | None) -> pypdfium2.PdfDocument:
     """pdfium takes names in UTF-8; a name that is not opens through a file object."""
+    if isinstance(content, bytes):
+        return pypdfium2.PdfDocument(content, password=password)
     try:
-        str(path).encode()
+        str(content).encode()
     except UnicodeEncodeError:
-        return pypdfium2.PdfDocument(path.open("rb"), password=password, autoclose=True)
-    return pypdfium2.PdfDocument(path.absolute(), password=password)
+        return pypdfium2.PdfDocument(content.open("rb"), password=password, autoclose=True)
+    return pypdfium2.PdfDocument(content.absolute(), password=password)
 
 
-def _refusal(error: int, path: Path, password: str | None) -> Unreadable:
+def _refusal(error: int, content: Content, password: str | None) -> Unreadable:
     """Why the document did not open."""
     if error == pdfium.FPDF_ERR_PASSWORD and password is None:
         return PasswordNeeded("PDF is encrypted and needs a password: give it as the input password")
@@ -136,8 +137,8 @@ def _refusal(error: int, path: Path, password: str | None) -> Unreadable:
         return PasswordNeeded("PDF is encrypted by a method that pdfium does not know: decrypt it first")
     if error == pdfium.FPDF_ERR_FILE:  # the file is there, so this is the error planted before: pdfium set none
         return Unreadable("PDF has no pages")
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+    with open_content(content) as file:
+        file.seek(max(0, size_of(content) - TAIL_BYTES))
         whole = b"%%EOF" in file.read()
     cause = "its cross-references are damaged" if whole else "the file ends without %%EOF, so it is truncated"
     return Unreadable(f"PDF cannot be opened: {cause}; copy it again, or repair it with qpdf")

@@ -10,10 +10,10 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pikepdf
 
+from pagemill.pipeline.documents.content import Content, open_content, size_of
 from pagemill.pipeline.errors import PasswordNeeded, Unreadable
 
 LARGEST_BYTES = 1 << 29  # a larger file is not rebuilt: it would be in memory twice
@@ -39,11 +39,11 @@ class Mended:
     cut: frozenset[int]
 
 
-def mend(path: Path, password: str | None) -> Mended | None:
+def mend(content: Content, password: str | None) -> Mended | None:
     """The document rebuilt, None where too little is left of it.  Raises PasswordNeeded."""
-    if path.stat().st_size > LARGEST_BYTES:
+    damaged = _read(content)
+    if damaged is None:
         return None
-    damaged = path.read_bytes()
     try:
         with pikepdf.open(io.BytesIO(damaged), password=password or "") as pdf:
             pages, cut = len(pdf.pages), _cut_pages(pdf, damaged)
@@ -56,24 +56,24 @@ def mend(path: Path, password: str | None) -> Mended | None:
     return Mended(buffer.getvalue(), max(pages, _claimed_pages(damaged)), cut) if pages else None
 
 
-def user_units(source: Path | io.BytesIO, password: str | None) -> dict[int, float]:
+def user_units(content: Content, password: str | None) -> dict[int, float]:
     """Page -> how many 1/72 inch its unit is, for pages that say so.  pdfium does not tell."""
     try:
-        with pikepdf.open(source, password=password or "") as pdf:
+        with open_content(content) as file, pikepdf.open(file, password=password or "") as pdf:
             units = {number: float(page.obj.get("/UserUnit", 1)) for number, page in enumerate(pdf.pages)}
     except (pikepdf.PdfError, ValueError, TypeError, AttributeError, RuntimeError, OSError):
         return {}
     return {number: unit for number, unit in units.items() if unit != 1 and 0 < unit <= LARGEST_UNIT}
 
 
-def painting_operators(source: Path | io.BytesIO, password: str | None, page: int) -> int:
+def painting_operators(content: Content, password: str | None, page: int) -> int:
     """How many things a page's content says to draw, for a page of which pdfium drew none: it says nothing of content that
     is missing or does not decode.  Raises Unreadable where that is so."""
     try:
-        with pikepdf.open(source, password=password or "") as pdf:
+        with open_content(content) as file, pikepdf.open(file, password=password or "") as pdf:
             found = pdf.pages[page].obj
             contents = found.get("/Contents")
-            if contents is None and not _names_content(source, found.objgen):
+            if contents is None and not _names_content(content, found.objgen):
                 return 0
             streams = list(contents) if isinstance(contents, pikepdf.Array) else [contents]
             if not all(isinstance(stream, pikepdf.Stream) for stream in streams):
@@ -85,13 +85,19 @@ def painting_operators(source: Path | io.BytesIO, password: str | None, page: in
         return 0  # pdfium and pikepdf disagree on what the page is
 
 
-def _names_content(source: Path | io.BytesIO, objgen: tuple[int, int]) -> bool:
+def _names_content(content: Content, objgen: tuple[int, int]) -> bool:
     """Does the page object name a content that is nowhere?  pikepdf hides entries whose object does not exist."""
-    if isinstance(source, Path) and source.stat().st_size > LARGEST_BYTES:
-        return False
-    content = source.read_bytes() if isinstance(source, Path) else source.getvalue()
-    start = content.rfind(b"\n%d %d obj" % objgen)
-    return start >= 0 and b"/Contents" in content[start : content.find(b"endobj", start)]
+    whole = _read(content) or b""
+    start = whole.rfind(b"\n%d %d obj" % objgen)
+    return start >= 0 and b"/Contents" in whole[start : whole.find(b"endobj", start)]
+
+
+def _read(content: Content) -> bytes | None:
+    """All of it, None where that would be too much."""
+    if size_of(content) > LARGEST_BYTES:
+        return None
+    with open_content(content) as file:
+        return file.read()
 
 
 def _claimed_pages(damaged: bytes) -> int:

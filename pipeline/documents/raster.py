@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,14 @@ _SIXTEEN_BITS = ((np.arange(65536) * 255 + 32767) // 65535).astype(np.uint8)  # 
 
 
 class Images:
-    """An open image file: ``pages``, ``render`` and ``close``.  Only a TIFF has more than one page."""
+    """An open image file: ``pages``, ``render`` and ``close``.  Only a TIFF has more than one page.
 
-    def __init__(self, path: Path, *, multipage: bool) -> None:
-        self._file = path.open("rb")  # by name, Pillow 13 maps uncompressed grey TIFFs and garbles those with an orientation
+    file: closed with the document.  A name would not do: Pillow 13 maps uncompressed grey TIFFs that it opens by name, and
+    garbles those with an orientation.
+    """
+
+    def __init__(self, file: BinaryIO, *, multipage: bool) -> None:
+        self._file = file
         self._image: Image.Image | None = None
         try:
             with self._reading("the image"):

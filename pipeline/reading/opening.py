@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pagemill.decoder import Engine, Team, load_model, plan_model
+from pagemill.pipeline.documents.content import Content, document_hash
 from pagemill.pipeline.documents.documents import open_document
 from pagemill.pipeline.page import PageImage, PageRef, PageText
-from pagemill.pipeline.reading.reader import PageReader, ReadSettings
+from pagemill.pipeline.reading.reader import PageReader
+from pagemill.pipeline.reading.settings import ReadSettings
 from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.renderer import render_page
 from pagemill.vision import load_encoder, plan_encoder
 
 
@@ -34,32 +36,29 @@ def open_page_reader(
         yield stack.enter_context(closing(reader))
 
 
-def read_documents(reader: PageReader, paths: Iterable[str | Path]) -> Iterator[PageText]:
-    """The pages of image files and PDFs as they end, which may be another order than they came in.
+def read_documents(reader: PageReader, documents: Iterable[str | Content]) -> Iterator[PageText]:
+    """The pages of image files and PDFs, or of their bytes, as they end: it may be in another order than they came in.
 
     They are rendered in this process: a document that may be hostile is a job's to read, in child processes.
     Raises PageError for a document or page that cannot be read.
     """
-    reading = 0
-    for image in _images(paths, RenderSettings(reader.longest_edge_px, reader.multiple_px)):
-        while not reader.free_slots:
-            ended = reader.step()
-            reading -= len(ended)
-            yield from ended
-        reader.submit(image)
-        reading += 1
-    while reading:
-        ended = reader.step()
-        reading -= len(ended)
-        yield from ended
+    under_way: set[PageRef] = set()
+    images = _images(documents, RenderSettings(reader.longest_edge_px, reader.multiple_px))
+    image = next(images, None)
+    while image is not None or under_way:
+        while image is not None and reader.room:
+            under_way.add(reader.submit(image))
+            image = next(images, None)
+        for text in reader.step():
+            under_way.remove(text.ref)
+            yield text
 
 
-def _images(paths: Iterable[str | Path], settings: RenderSettings) -> Iterator[PageImage]:
-    for path in map(Path, paths):
-        document_hash = hashlib.sha256(path.read_bytes()).hexdigest()
-        with closing(open_document(path, None)) as document:
-            for number in range(document.pages):
-                page = document.render(number, settings)
-                ref = PageRef(path, document_hash, number)
-                image_hash = hashlib.sha256(repr(page.pixels.shape).encode() + b"\n" + page.pixels.tobytes()).hexdigest()
-                yield PageImage(ref, page.pixels, image_hash, page.dpi, 0.0, page.geometry, page.objects, page.mended)
+def _images(documents: Iterable[str | Content], settings: RenderSettings) -> Iterator[PageImage]:
+    for number, one in enumerate(documents, 1):
+        content = one if isinstance(one, bytes) else Path(one)
+        name = f"document {number}" if isinstance(content, bytes) else content.name
+        digest = document_hash(content)
+        with closing(open_document(content, None)) as document:
+            for page in range(document.pages):
+                yield render_page(document, PageRef(digest, page, name), settings)

@@ -8,121 +8,133 @@ With an encoder on a device of its own, a thread keeps it busy a few pages ahead
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagemill.pipeline.page import PageImage
+from pagemill.pipeline.stage import WaitingStage
 
 Encode = Callable[[PageImage], NDArray[np.float32]]
-Clock = Callable[[], float]
 
 PAGES_AHEAD = 2
 """Encoded pages that may wait for the engine where encoding costs it nothing."""
-IDLE_WAIT_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A page that went through the encoder.  rows: (rows, width) float32, or the error that it ended with.
+    """An image that went through the encoder.  ticket: what ``submit`` returned for it.
 
-    began, seconds: when and how long, by the clock.
+    rows: (rows, width) float32, or the error that it ended with.  began, seconds: when and how long, by perf_counter.
     """
 
-    image: PageImage
+    ticket: int
     rows: NDArray[np.float32] | Exception
     began: float
     seconds: float
 
 
-class Encoding(Protocol):
-    """Pages on their way through the encoder, in order."""
-
-    def room(self, free_slots: int) -> int:
-        """How many more pages may be offered while the engine has that many free slots."""
-
-    def offer(self, image: PageImage) -> None:
-        """Take in a page."""
-
-    def take(self, free_slots: int, *, idle: bool) -> list[Encoded]:
-        """Encoded pages, at most one a free slot.  idle: nothing else is to be done, so it may wait a little."""
-
-    def close(self) -> None:
-        """Drop what is on its way."""
+Encoding = WaitingStage[PageImage, Encoded, int]
+"""Images on their way through the encoder, in order.  None comes out while the engine has no room for it."""
 
 
 class InTurn:
-    """Encodes one page in each ``take`` for which there is a slot."""
+    """Encodes one image in each step for which the engine has room.  engine_room: asks it."""
 
-    def __init__(self, encode: Encode, clock: Clock = time.perf_counter) -> None:
-        self._encode, self._clock = encode, clock
-        self._image: PageImage | None = None
+    def __init__(self, encode: Encode, engine_room: Callable[[], int]) -> None:
+        self._encode, self._engine_room = encode, engine_room
+        self._tickets = count()
+        self._waiting: tuple[int, PageImage] | None = None
 
-    def room(self, free_slots: int) -> int:
+    @property
+    def room(self) -> int:
         """One at a time."""
-        return int(free_slots > 0 and self._image is None)
+        return int(self._waiting is None and self._engine_room() > 0)
 
-    def offer(self, image: PageImage) -> None:
-        """Keep it for the next ``take``."""
-        self._image = image
+    def submit(self, image: PageImage) -> int:
+        """Keep it for the next step."""
+        ticket = next(self._tickets)
+        self._waiting = ticket, image
+        return ticket
 
-    def take(self, free_slots: int, *, idle: bool) -> list[Encoded]:
-        """The offered page, encoded now."""
-        if self._image is None or not free_slots:
+    def step(self) -> list[Encoded]:
+        """The image that was taken in, encoded now."""
+        if self._waiting is None or not self._engine_room():
             return []
-        image, self._image = self._image, None
-        return [_encoded(image, self._encode, self._clock)]
+        (ticket, image), self._waiting = self._waiting, None
+        return [_encoded(ticket, image, self._encode)]
+
+    def wait(self, seconds: float) -> None:
+        """Nothing to wait for: the step itself encodes."""
+
+    def cancel(self, ticket: int) -> None:
+        """Drop an image."""
+        if self._waiting is not None and self._waiting[0] == ticket:
+            self._waiting = None
 
     def close(self) -> None:
-        """Drop the page."""
-        self._image = None
+        """Drop the image."""
+        self._waiting = None
 
 
 class SideBySide:
-    """Encodes in a thread; ``ahead`` pages may be under way or wait beyond the engine's free slots."""
+    """Encodes in a thread; ``ahead`` images may be under way or wait beyond the engine's room."""
 
-    def __init__(self, encode: Encode, clock: Clock = time.perf_counter, ahead: int = PAGES_AHEAD) -> None:
-        self._encode, self._clock, self._ahead = encode, clock, ahead
+    def __init__(self, encode: Encode, engine_room: Callable[[], int], ahead: int = PAGES_AHEAD) -> None:
+        self._encode, self._engine_room, self._ahead = encode, engine_room, ahead
+        self._tickets = count()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="pagemill-encode")
-        self._pages: deque[Future[Encoded]] = deque()
+        self._images: dict[int, Future[Encoded]] = {}  # by ticket, in order
 
-    def room(self, free_slots: int) -> int:
-        """The free slots' worth, and some ahead."""
-        return max(0, free_slots + self._ahead - len(self._pages))
+    @property
+    def room(self) -> int:
+        """The engine's room, and some ahead."""
+        return max(0, self._engine_room() + self._ahead - len(self._images))
 
-    def offer(self, image: PageImage) -> None:
+    def submit(self, image: PageImage) -> int:
         """Hand it to the thread."""
-        self._pages.append(self._pool.submit(_encoded, image, self._encode, self._clock))
+        ticket = next(self._tickets)
+        self._images[ticket] = self._pool.submit(_encoded, ticket, image, self._encode)
+        return ticket
 
-    def take(self, free_slots: int, *, idle: bool) -> list[Encoded]:
-        """The pages that are ready, in order."""
+    def step(self) -> list[Encoded]:
+        """The images that are ready, in order, as many as the engine takes."""
         ready: list[Encoded] = []
-        if idle and self._pages and not self._pages[0].done():
-            time.sleep(IDLE_WAIT_SECONDS)
-        while self._pages and len(ready) < free_slots and self._pages[0].done():
-            ready.append(self._pages.popleft().result())
+        room = self._engine_room()
+        while self._images and len(ready) < room and (first := next(iter(self._images.values()))).done():
+            ready.append(first.result())
+            del self._images[ready[-1].ticket]
         return ready
 
+    def wait(self, seconds: float) -> None:
+        """Wait for the first image, at most so many seconds."""
+        wait(list(self._images.values())[:1], seconds)
+
+    def cancel(self, ticket: int) -> None:
+        """Drop an image; the thread finishes the one that it is at, whose rows are dropped."""
+        image = self._images.pop(ticket, None)
+        if image is not None:
+            image.cancel()
+
     def close(self) -> None:
-        """End the thread after the page it is at."""
-        self._pages.clear()
+        """End the thread after the image that it is at."""
+        self._images.clear()
         self._pool.shutdown(cancel_futures=True)
 
 
-def open_encoding(encode: Encode, clock: Clock = time.perf_counter, *, shares_cores: bool) -> Encoding:
+def open_encoding(encode: Encode, engine_room: Callable[[], int], *, shares_cores: bool) -> Encoding:
     """The rule that suits the encoder.  shares_cores: whether it computes on the engine's cores."""
-    return InTurn(encode, clock) if shares_cores else SideBySide(encode, clock)
+    return InTurn(encode, engine_room) if shares_cores else SideBySide(encode, engine_room)
 
 
-def _encoded(image: PageImage, encode: Encode, clock: Clock) -> Encoded:
-    began = clock()
+def _encoded(ticket: int, image: PageImage, encode: Encode) -> Encoded:
+    began = time.perf_counter()
     try:
         rows: NDArray[np.float32] | Exception = encode(image)
     except Exception as error:  # one page must not end the run; who takes it says what happened
         rows = error
-    return Encoded(image, rows, began, clock() - began)
+    return Encoded(ticket, rows, began, time.perf_counter() - began)

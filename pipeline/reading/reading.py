@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pagemill.decoder import Event, Tokenizer
-from pagemill.pipeline.page import PageStatus
+from pagemill.pipeline.page import Attempt, PageStatus
 from pagemill.pipeline.reading.confidence import word_confidences
 from pagemill.pipeline.reading.postprocess import to_markdown
 from pagemill.pipeline.reading.quality import LoopDetector
-from pagemill.pipeline.reading.recovery import BEST_FIRST
+from pagemill.pipeline.reading.recovery import BEST_FIRST, Rung
 
 BROKEN = "broken: the model's logits are not numbers: the weights may be damaged"
 PART_NAMES = ("upper half", "lower half")
@@ -21,24 +21,23 @@ PART_NAMES = ("upper half", "lower half")
 class Reading:
     """What an attempt came to.  trouble: the status, or "broken"; what the settings name to retry on."""
 
-    text: str
-    status: PageStatus
-    reason: str
+    attempt: Attempt
     trouble: str
-    tokens: int
-    mean_log_prob: float | None
+    text: str
     word_confidences: tuple[int, ...]
     encode_seconds: float
     decode_seconds: float
 
     @property
-    def sureness(self) -> float:
-        """Comparable among readings that may be right; equal among those that are not, where confidence misleads."""
-        return self.mean_log_prob or 0.0 if self.status in ("ok", "low_confidence") else 0.0
+    def rank(self) -> tuple[int, float]:
+        """Lower is better: by status, then by mean log-prob, which misleads where the text is not right."""
+        attempt = self.attempt
+        may_be_right = attempt.status in ("ok", "low_confidence")
+        return BEST_FIRST.index(attempt.status), -(attempt.mean_log_prob or 0.0) if may_be_right else 0.0
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class Decoding:
     """An image that is being decoded; the whole page or a half of it."""
 
     tokenizer: Tokenizer
@@ -58,7 +57,7 @@ class Run:
         return self.status is not None
 
     def take(self, event: Event) -> bool:
-        """Add a token.  True when the run has ended by it."""
+        """Add a token.  True when the decoding has ended by it."""
         if event.finish == "broken":
             self.fail(BROKEN, "broken")
             return True
@@ -81,7 +80,7 @@ class Run:
         self.trouble = trouble
 
     def text(self) -> str:
-        """What was read, tidied."""
+        """The Markdown of the tokens."""
         return "" if self.status == "failed" else to_markdown(self.tokenizer.decode(self.tokens))
 
     def confidences(self, text: str) -> tuple[int, ...]:
@@ -101,21 +100,39 @@ class Run:
         self.status, self.reason, self.trouble = status, reason, status
 
 
-def together(runs: Sequence[Run], low_confidence: float) -> Reading:
-    """The reading that ended runs make, in order; as good as the worst of them."""
-    texts = [run.text() for run in runs]
-    words = [confidence for run, text in zip(runs, texts, strict=True) for confidence in run.confidences(text)]
-    worst = max(range(len(runs)), key=lambda index: (BEST_FIRST.index(runs[index].status or "failed"), -index))
-    status, reason, trouble = runs[worst].status or "failed", runs[worst].reason, runs[worst].trouble
-    if len(runs) > 1 and reason:
-        reason = f"{PART_NAMES[worst]}: {reason}"
+def joined(parts: Sequence[Decoding], rung: Rung, turn: int, low_confidence: float) -> Reading:
+    """The reading that ended parts of a page make, in order; as good as the worst of them.
+
+    turn: by how many degrees the page was turned.  low_confidence: as in ``Recovery``.
+    """
+    texts = [part.text() for part in parts]
+    words = [confidence for part, text in zip(parts, texts, strict=True) for confidence in part.confidences(text)]
     text = "\n\n".join(text for text in texts if text.strip())
-    log_probs = [log_prob for run in runs for log_prob in run.log_probs]
+    log_probs = [log_prob for part in parts for log_prob in part.log_probs]
     mean = sum(log_probs) / len(log_probs) if log_probs else None
-    if status == "ok" and not text:
-        status, reason, trouble = "blank", "the model found no text", "blank"
-    elif status == "ok" and mean is not None and math.exp(mean) < low_confidence:
-        status = trouble = "low_confidence"
-        reason = f"the model was not sure: confidence {math.exp(mean):.3f}, below {low_confidence:g}"
-    encoded, decoded = sum(run.encode_seconds for run in runs), sum(run.decode_seconds for run in runs)
-    return Reading(text, status, reason, trouble, len(log_probs), mean, tuple(words), encoded, decoded)
+    status, reason, trouble = _worst(parts)
+    if status == "ok":
+        status, reason = _doubted(text, mean, low_confidence)
+        trouble = status
+    encoded, decoded = sum(part.encode_seconds for part in parts), sum(part.decode_seconds for part in parts)
+    attempt = Attempt(
+        status, reason, len(log_probs), mean, turn, rung.scale, rung.temperature, len(parts), seconds=encoded + decoded
+    )
+    return Reading(attempt, trouble, text, tuple(words), encoded, decoded)
+
+
+def _worst(parts: Sequence[Decoding]) -> tuple[PageStatus, str, str]:
+    """(status, reason, trouble) of the part that went worst, the first of those."""
+    worst = max(range(len(parts)), key=lambda index: (BEST_FIRST.index(parts[index].status or "failed"), -index))
+    part = parts[worst]
+    reason = f"{PART_NAMES[worst]}: {part.reason}" if len(parts) > 1 and part.reason else part.reason
+    return part.status or "failed", reason, part.trouble
+
+
+def _doubted(text: str, mean: float | None, low_confidence: float) -> tuple[PageStatus, str]:
+    """(status, reason) of a text that ended well."""
+    if not text:
+        return "blank", "the model found no text"
+    if mean is not None and math.exp(mean) < low_confidence:
+        return "low_confidence", f"the model was not sure: confidence {math.exp(mean):.3f}, below {low_confidence:g}"
+    return "ok", ""

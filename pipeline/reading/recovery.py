@@ -43,9 +43,8 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One change.  how: as records call it.  temperature: None for that of the settings.  turn: degrees clockwise."""
+    """One change.  temperature: None for that of the settings.  turn: degrees clockwise."""
 
-    how: str = ""
     temperature: float | None = None
     scale: float = 1.0
     turn: int = 0
@@ -58,17 +57,17 @@ class Rung:
 
 
 FIRST = Rung()
-TURNS = tuple(Rung(f"turned {degrees} degrees", turn=degrees) for degrees in (90, 180, 270))
+TURNS = tuple(Rung(turn=degrees) for degrees in (90, 180, 270))
 
 
 def ramp(recovery: Recovery) -> Iterator[Rung]:
     """What is tried after the first reading, and after the turns."""
     for temperature in recovery.temperatures:
-        yield Rung(f"temperature {temperature:g}", temperature=temperature)
+        yield Rung(temperature=temperature)
     for scale in recovery.scales:
-        yield Rung(f"size {scale:g}", scale=scale)
+        yield Rung(scale=scale)
     if recovery.halves:
-        yield Rung("halves", halves=True)
+        yield Rung(halves=True)
 
 
 def images(pixels: Pixels, rung: Rung, longest_edge_px: int) -> list[Pixels]:

@@ -77,10 +77,10 @@ def output_names_of(name: str, formats: Iterable[str], per: Per, pages: int) -> 
 
 def write_document(
     folder: Path, document: SourceDocument, pages: Sequence[PageText], formats: Iterable[str], per: Per = "document"
-) -> list[Path]:
+) -> list[OutputFile]:
     """Write the document's files below ``folder``, each whole and durable; those of a page named ``NAME.p0001``.
 
-    document.name: from ``names.output_names``; may contain folders.  Returns the paths.
+    document.name: from ``names.output_names``; may contain folders.
     """
     files: list[OutputFile] = []
     for part in _parts(document.name, formats, per, len(pages)):
@@ -90,8 +90,8 @@ def write_document(
         content = sink.render(told, chosen)
         write_durably(folder / part.name, content)
         digest = hashlib.sha256(content).hexdigest()
-        files.append(OutputFile(part.format, part.name, part.page, sink.media_type, len(content), digest))
-    return [folder / file.name for file in files]
+        files.append(OutputFile(part.name, digest, len(content), part.format, part.page, sink.media_type))
+    return files
 
 
 def _parts(name: str, formats: Iterable[str], per: Per, pages: int) -> Iterator[_Part]:

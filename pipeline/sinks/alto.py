@@ -50,7 +50,7 @@ class AltoSink:
 
 
 def _add_processing(description: etree._Element, page: PageText) -> None:
-    step = _add(description, "Processing", ID=f"read_{page.ref.page + 1}")
+    step = _add(description, "Processing", ID=f"read_{page.ref.number}")
     _add(step, "processingCategory").text = "contentGeneration"
     date = iso_date([page])
     if date:
@@ -72,7 +72,7 @@ def _add_tags(root: etree._Element, labels: set[str]) -> None:
 
 
 def _add_page(layout: etree._Element, page: PageText, blocks: Sequence[Block]) -> None:
-    number = page.ref.page + 1
+    number = page.ref.number
     element = _add(layout, "Page", ID=f"page_{number}", PHYSICAL_IMG_NR=str(number), PROCESSINGREFS=f"read_{number}")
     size = {}
     if page.picture:

@@ -31,7 +31,7 @@ class DolmaSink:
         for page in pages:
             markdown = without_boxes(page.text)
             text = markdown + "\n" if markdown else ""
-            spans.append((length, length + len(text), page.ref.page + 1))
+            spans.append((length, length + len(text), page.ref.number))
             texts.append(text)
             length += len(text)
         date = iso_date(pages)
@@ -45,7 +45,7 @@ class DolmaSink:
                 "source_file": document.label,
                 "total_pages": document.pages,
                 "total_tokens": sum(page.tokens for page in pages),
-                "pages": [dict([("page", str(page.ref.page + 1)), *facts_of(page)]) for page in pages],
+                "pages": [dict([("page", str(page.ref.number)), *facts_of(page)]) for page in pages],
             },
             "attributes": {"pdf_page_numbers": spans},
         }

@@ -63,9 +63,8 @@ def facts_of(page: PageText) -> list[tuple[str, str]]:
     confidence = confidence_of(page)
     if confidence is not None:
         facts.append(("confidence", f"{confidence:.4f}"))
-    facts += [
-        (f"{name}_hash" if name in ("model", "settings") else name, said) for name, said in sorted(page.provenance.items())
-    ]
+    known = dict(page.provenance) | ({"turned": str(page.turn)} if page.turn else {})
+    facts += [(f"{name}_hash" if name in ("model", "settings") else name, said) for name, said in sorted(known.items())]
     facts += [(f"attempt_{number}", _attempt(page, number)) for number in range(1, len(page.attempts) + 1)]
     date = iso_date([page])
     if date is not None:
@@ -88,5 +87,5 @@ def boxes_note(page: PageText) -> str:
 
 def _attempt(page: PageText, number: int) -> str:
     attempt = page.attempts[number - 1]
-    words = [attempt.how or "as set", attempt.status, attempt.reason, f"{attempt.tokens} tokens"]
+    words = [attempt.changes or "as set", attempt.status, attempt.reason, f"{attempt.tokens} tokens"]
     return ", ".join(word for word in words if word)

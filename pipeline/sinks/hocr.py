@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from pagemill.pipeline.layout import Block, blocks_of, page_size, placed, turn_of
+from pagemill.pipeline.layout import Block, blocks_of, page_size, placed
 from pagemill.pipeline.page import PageText
 from pagemill.pipeline.sinks.document import Scope, SourceDocument
 from pagemill.pipeline.sinks.facts import LINES_NOTE, boxes_note, facts_of, iso_date, version_of, xml_bytes, xml_name, xml_text
@@ -56,9 +56,9 @@ class HocrSink:
 
 
 def _add_page(body: etree._Element, document: SourceDocument, page: PageText) -> None:
-    number = page.ref.page + 1
+    number = page.ref.number
     image = xml_name(document.label).translate(IN_TITLE)
-    title = [f'image "{image}"', f"ppageno {page.ref.page}"]
+    title = [f'image "{image}"', f"ppageno {page.ref.number - 1}"]
     if page.picture:
         title.insert(1, "bbox 0 0 {} {}".format(*page_size(page)))
         if page.picture.dpi:
@@ -90,7 +90,7 @@ def _add_block(page: etree._Element, block: Block, text: PageText, name: str) ->
 def _bbox(block: Block, page: PageText) -> str:
     """The box of a block, of the whole page where it has none; and by how much its text is turned."""
     box = "bbox {:.0f} {:.0f} {:.0f} {:.0f}".format(*placed(block, page))
-    return f"{box}; textangle {turn_of(page)}" if turn_of(page) else box
+    return f"{box}; textangle {page.turn}" if page.turn else box
 
 
 def _add(parent: etree._Element, tag: str, /, **attributes: str) -> etree._Element:

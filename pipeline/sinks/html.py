@@ -40,7 +40,7 @@ class HtmlSink:
 
 
 def _section(page: PageText) -> str:
-    number = page.ref.page + 1
+    number = page.ref.number
     said = f"page {number}: {page.status}" if page.status != "ok" else f"page {number}"
     note = escape(xml_name(f"{said}: {page.reason}" if page.reason else said))
     facts = "".join(f"<div>{escape(name)}: {escape(value)}</div>" for name, value in facts_of(page))

@@ -6,16 +6,16 @@ A frame that does not decode is an empty page.
 
 from __future__ import annotations
 
-import io
 import warnings
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
+from typing import BinaryIO
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
 from PIL import Image
 
+from pagemill.pipeline.documents.content import Content, open_content
 from pagemill.pipeline.documents.raster import ORIENTATION, to_rgb
 from pagemill.pipeline.page import PageText
 
@@ -25,14 +25,14 @@ EMPTY_PT = (595.0, 842.0)
 LEAST_DPI, MOST_DPI = 10.0, 5000.0
 
 
-def image_pages(path: Path, pages: Sequence[PageText]) -> pikepdf.Pdf:
+def image_pages(content: Content, pages: Sequence[PageText]) -> pikepdf.Pdf:
     """A new PDF with one page for each of ``pages``."""
     pdf = pikepdf.new()
-    with path.open("rb") as file, warnings.catch_warnings(action="ignore"):
+    with open_content(content) as file, warnings.catch_warnings(action="ignore"):
         for page in pages:
             try:
                 image = Image.open(file)
-                image.seek(page.ref.page)
+                image.seek(page.ref.number - 1)
                 picture, size_px = _picture(pdf, image, file)
                 dpi = _dpi(image)
             except Exception:  # Pillow raises any type on damaged frames; the page's own record says what is wrong
@@ -42,7 +42,7 @@ def image_pages(path: Path, pages: Sequence[PageText]) -> pikepdf.Pdf:
     return pdf
 
 
-def _picture(pdf: pikepdf.Pdf, image: Image.Image, file: io.BufferedReader) -> tuple[Stream, tuple[int, int]]:
+def _picture(pdf: pikepdf.Pdf, image: Image.Image, file: BinaryIO) -> tuple[Stream, tuple[int, int]]:
     """The image as an object, and its size as shown."""
     if image.format == "JPEG" and image.mode in ("L", "RGB") and image.getexif().get(ORIENTATION, 1) not in range(2, 9):
         image.load()  # damaged ones fail here

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from pagemill.pipeline.layout import Block, blocks_of, has_boxes, without_boxes
-from pagemill.pipeline.page import PageText
+from pagemill.pipeline.page import Attempt, PageText
 from pagemill.pipeline.sinks.document import Scope, SourceDocument
 
 
@@ -33,20 +33,30 @@ def _line(document: str, page: PageText) -> str:
     finite = page.mean_log_prob is not None and math.isfinite(page.mean_log_prob)
     record = {
         "document": document,
-        "page": page.ref.page + 1,
+        "page": page.ref.number,
         "text": without_boxes(page.text),
         "status": page.status,
         "reason": page.reason,
         "tokens": page.tokens,
         "mean_log_prob": page.mean_log_prob if finite else None,
         "blocks": [{"label": block.label, "box": block.box, "text": block.markdown} for block in _named_blocks(page)],
-        "attempts": [asdict(attempt) for attempt in page.attempts],
+        "attempts": [_attempt(attempt) for attempt in page.attempts],
         "measures": dict(sorted(page.measures.items())),
         "picture": None if page.picture is None else asdict(page.picture),
         "provenance": dict(sorted(page.provenance.items())),
-        "timings": {**dict(sorted(page.timings.items())), "finished_at": page.finished_at},
+        "timings": {
+            **dict(sorted(page.timings.items())),
+            "attempts": [attempt.seconds for attempt in page.attempts],
+            "finished_at": page.finished_at,
+        },
     }
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _attempt(attempt: Attempt) -> dict[str, object]:
+    record = {"how": attempt.changes, **asdict(attempt)}
+    del record["seconds"]
+    return record
 
 
 def _named_blocks(page: PageText) -> list[Block]:

@@ -33,7 +33,7 @@ class MarkdownSink:
 
 def _comment(page: PageText) -> str:
     """Page number, and status and reason unless ok; two hyphens would end the comment."""
-    words = [f"page {page.ref.page + 1}"]
+    words = [f"page {page.ref.number}"]
     if page.status != "ok":
         words += [word for word in (page.status, page.reason) if word]
     inside = ": ".join(words).replace("\n", " ").replace("--", "- -").replace(">", "&gt;")

@@ -53,7 +53,7 @@ class MetsSink:
 
 def _add_facts(section: etree._Element, page: PageText) -> None:
     """What is known of a page's text."""
-    record = _add(section, "digiprovMD", ID=f"read_{page.ref.page + 1}")
+    record = _add(section, "digiprovMD", ID=f"read_{page.ref.number}")
     wrapped = _add(record, "mdWrap", MDTYPE="OTHER", OTHERMDTYPE="PAGEMILL")
     data = etree.SubElement(_add(wrapped, "xmlData"), f"{{{FACTS}}}page", nsmap={"pagemill": FACTS})
     for name, value in facts_of(page):
@@ -90,10 +90,10 @@ def _add_structure(root: etree._Element, document: SourceDocument, pages: Sequen
     for file in document.files:
         by_page[file.page].append(file)
     for page in pages:
-        number = page.ref.page + 1
+        number = page.ref.number
         part = _add(whole, "div", TYPE="page", ID=f"page_{number}", ORDER=str(number), ORDERLABEL=str(number))
         part.set("ADMID", f"read_{number}")
-        for file in by_page[page.ref.page]:
+        for file in by_page[number - 1]:
             _add(part, "fptr", FILEID=_id(file))
 
 

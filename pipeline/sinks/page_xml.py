@@ -11,7 +11,7 @@ from statistics import geometric_mean
 
 from lxml import etree
 
-from pagemill.pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed, turn_of
+from pagemill.pipeline.layout import CONTINUED, Block, Word, blocks_of, line_text, page_size, placed
 from pagemill.pipeline.page import PageText
 from pagemill.pipeline.reading.confidence import LOWEST
 from pagemill.pipeline.sinks.document import Scope, SourceDocument
@@ -72,7 +72,7 @@ def _add_page(root: etree._Element, document: SourceDocument, page: PageText) ->
         element.set("imageXResolution", f"{picture.dpi:.2f}")
         element.set("imageYResolution", f"{picture.dpi:.2f}")
         element.set("imageResolutionUnit", "PPI")
-    element.set("custom", f"page:{page.ref.page + 1}")
+    element.set("custom", f"page:{page.ref.number}")
     confidence = confidence_of(page)
     if confidence is not None and page.text:
         element.set("conf", f"{confidence:.4f}")
@@ -82,7 +82,7 @@ def _add_page(root: etree._Element, document: SourceDocument, page: PageText) ->
         for index in range(len(blocks)):
             _add(group, "RegionRefIndexed", index=str(index), regionRef=f"r{index + 1}")
     for number, block in enumerate(blocks, 1):
-        _add_region(element, block, f"r{number}", _outline(block, page), turn_of(page))
+        _add_region(element, block, f"r{number}", _outline(block, page), page.turn)
 
 
 def _add_region(page: etree._Element, block: Block, name: str, outline: str, turn: int) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import pikepdf
 from pikepdf import Dictionary, Name, Stream
 
-from pagemill.pipeline.child import Child
+from pagemill.pipeline.documents.documents import error_of
 from pagemill.pipeline.errors import PageError
 from pagemill.pipeline.page import PageText
 from pagemill.pipeline.sinks.document import Scope, SourceDocument
+from pagemill.vision import Child, ChildFailure
 
 MAKER = "pagemill.pipeline.sinks.text_layer:PdfMaker"
 TIMEOUT_SECONDS = 900.0
@@ -40,6 +41,8 @@ class PdfSink:
             reply = child.wait()
         finally:
             child.close()
+        if isinstance(reply, ChildFailure):
+            reply = error_of(reply)
         if isinstance(reply, PageError):
             return notice(document, pages, str(reply))
         assert isinstance(reply, bytes)
@@ -53,7 +56,7 @@ def notice(document: SourceDocument, pages: Sequence[PageText], reason: str) -> 
             Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
         )
         for page in pages:
-            words = f"{document.label}, page {page.ref.page + 1}: the original could not be opened. {reason}"
+            words = f"{document.label}, page {page.ref.number}: the original could not be opened. {reason}"
             pdf.add_blank_page()
             added = pdf.pages[-1]
             added.obj.Resources = Dictionary(Font=Dictionary(F1=font))

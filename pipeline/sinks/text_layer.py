@@ -6,17 +6,18 @@ content stream of its own before the page's, in render mode 3, so nothing that t
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
 
-from pagemill.pipeline.documents.documents import document_hash, sniff
-from pagemill.pipeline.errors import PasswordNeeded, Unreadable
+from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.documents import sniff
+from pagemill.pipeline.errors import PageError, PasswordNeeded, Unreadable
 from pagemill.pipeline.geometry import PageGeometry
-from pagemill.pipeline.layout import THOUSAND, Block, blocks_of, line_text, turn_of
+from pagemill.pipeline.layout import THOUSAND, Block, blocks_of, line_text
 from pagemill.pipeline.page import PageText
 from pagemill.pipeline.sinks.bidi import visual_order
 from pagemill.pipeline.sinks.document import SourceDocument
@@ -42,26 +43,29 @@ class MakePdf:
 class PdfMaker:
     """Answers with the PDF's bytes."""
 
-    def __call__(self, request: MakePdf) -> bytes:
-        """The searchable PDF.  Raises PageError."""
-        return make_pdf(request.document, request.pages)
+    def __call__(self, request: MakePdf) -> bytes | PageError:
+        """The searchable PDF, or why there is none."""
+        try:
+            return make_pdf(request.document, request.pages)
+        except PageError as error:
+            return error
 
 
 def make_pdf(document: SourceDocument, pages: Sequence[PageText]) -> bytes:
     """The original with the text of ``pages`` on its pages.  Raises PageError where it does not open."""
-    is_pdf = sniff(document.path) == "pdf"
-    if document_hash(document.path) != document.content_hash:
+    is_pdf = sniff(document.content) == "pdf"
+    if document_hash(document.content) != document.content_hash:
         raise Unreadable("the original has changed since it was read: run the job again")
-    with _open(document) if is_pdf else image_pages(document.path, pages) as pdf:
+    with _open(document) if is_pdf else image_pages(document.content, pages) as pdf:
         if not len(pdf.pages):
             raise Unreadable("PDF has no pages")
         codes = Codes(letter for page in pages for line in _all_lines(page) for letter in line)
         font = add_font(pdf, codes)
         for page in pages:
-            if page.ref.page < len(pdf.pages):
-                add_text(pdf, pdf.pages[page.ref.page], font, codes, page)
+            if page.ref.number <= len(pdf.pages):
+                add_text(pdf, pdf.pages[page.ref.number - 1], font, codes, page)
         _add_facts(pdf, document, pages)
-        target = io.BytesIO()
+        target = BytesIO()
         pdf.save(
             target,
             deterministic_id=True,
@@ -74,7 +78,7 @@ def make_pdf(document: SourceDocument, pages: Sequence[PageText]) -> bytes:
 
 def add_text(pdf: pikepdf.Pdf, page: pikepdf.Page, font: pikepdf.Object, codes: Codes, text: PageText) -> None:
     """Put a page's text in front of its content.  Lines share the height of their block evenly."""
-    geometry = geometry_of(page, turn_of(text))
+    geometry = geometry_of(page, text.turn)
     blocks = blocks_of(text)
     if geometry is None or not blocks:
         return
@@ -133,8 +137,9 @@ def _standing(line: str) -> str:
 
 
 def _open(document: SourceDocument) -> pikepdf.Pdf:
+    source = BytesIO(document.content) if isinstance(document.content, bytes) else document.content
     try:
-        return pikepdf.open(document.path, password=document.password or "", suppress_warnings=True)
+        return pikepdf.open(source, password=document.password or "", suppress_warnings=True)
     except pikepdf.PasswordError as error:
         raise PasswordNeeded("PDF is encrypted, and the password given does not open it") from error
     except pikepdf.PdfError as error:
@@ -158,7 +163,7 @@ def _give_font(page: pikepdf.Page, font: pikepdf.Object) -> None:
 
 def _add_facts(pdf: pikepdf.Pdf, document: SourceDocument, pages: Sequence[PageText]) -> None:
     """Say who made the text, where PDF has a place for it: PieceInfo of the catalogue."""
-    said = [[("page", str(page.ref.page + 1)), ("boxes", boxes_note(page)), *facts_of(page)] for page in pages]
+    said = [[("page", str(page.ref.number)), ("boxes", boxes_note(page)), *facts_of(page)] for page in pages]
     lines = [pikepdf.String("; ".join(f"{name}: {value}" for name, value in facts)) for facts in said]
     private = Dictionary(OriginalSHA256=pikepdf.String(document.content_hash), Pages=Array(lines))
     date = date_of(pages)

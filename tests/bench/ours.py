@@ -92,9 +92,9 @@ class Ours:
         engine = Engine(model, slots=min(slots, pages), context=context, kv_cache=kv_cache, chunk=CHUNK, team=team)
         started, encode, left, ended = time.perf_counter(), 0.0, pages, []
         while left or not engine.idle:
-            if left and engine.free_slots:
+            if left and engine.room:
                 before = time.perf_counter()
-                engine.add(Request(Prompt((Tokens((300, 301)), Rows(encoder.encode(page)), Tokens((302,)))), answer))
+                engine.submit(Request(Prompt((Tokens((300, 301)), Rows(encoder.encode(page)), Tokens((302,)))), answer))
                 encode, left = encode + time.perf_counter() - before, left - 1
             ended += [time.perf_counter() - started for event in engine.step() if event.finish]
         seconds = time.perf_counter() - started

@@ -117,8 +117,8 @@ def test_a_broken_row_of_a_prompt_breaks_its_sequence_and_no_other(value: str, p
     broken[{"first": 0, "middle": 14, "last": 29}[place], 3] = BAD[value]
     engine = Engine(model, slots=2, context=64, kv_cache=kv_cache, threads=1)
     alone = [event.token for event in engine.generate(Request(Prompt((Rows(rows),)), 5))]
-    engine.add(Request(Prompt((Rows(broken),)), 5, key="broken"))
-    engine.add(Request(Prompt((Rows(rows),)), 5, key="sound"))
+    engine.submit(Request(Prompt((Rows(broken),)), 5, key="broken"))
+    engine.submit(Request(Prompt((Rows(rows),)), 5, key="sound"))
     events = []
     while not engine.idle:
         events += engine.step()

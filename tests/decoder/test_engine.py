@@ -52,7 +52,7 @@ def requests(model: Model) -> list[Request]:
 def run(engine: Engine, queue: list[Request]) -> dict[object, Answer]:
     """Each request's (token, log-prob) pairs."""
     for request in queue:
-        engine.add(request)
+        engine.submit(request)
     answers: dict[object, Answer] = {request.key: [] for request in queue}
     while not engine.idle:
         for event in engine.step():
@@ -138,28 +138,28 @@ def test_the_context_ends_the_answer(engine: Engine) -> None:
 
 
 def test_a_freed_slot_is_taken_at_the_next_step(engine: Engine) -> None:
-    tickets = [engine.add(Request(ids(1), 2 if i else 30)) for i in range(4)]
-    assert engine.free_slots == 0
+    tickets = [engine.submit(Request(ids(1), 2 if i else 30)) for i in range(4)]
+    assert engine.room == 0
     seen: list[set[int]] = [{event.ticket for event in engine.step()} for _ in range(6)]
     assert seen == [{0, 1}, {0, 1}, {0, 2}, {0, 2}, {0, 3}, {0, 3}]
     engine.cancel(tickets[0])
     assert engine.idle
-    assert engine.free_slots == 2
+    assert engine.room == 2
 
 
 def test_cancelling_frees_the_slot_of_a_waiting_or_running_request(engine: Engine) -> None:
-    running, also, waiting = (engine.add(Request(ids(5), 50)) for _ in range(3))
+    running, also, waiting = (engine.submit(Request(ids(5), 50)) for _ in range(3))
     engine.step()
     for ticket in (waiting, running, running):
         engine.cancel(ticket)
     assert {event.ticket for event in engine.step()} == {also}
-    assert engine.free_slots == 1
+    assert engine.room == 1
 
 
 def test_broken_rows_end_their_own_sequence_only(small: Model, engine: Engine) -> None:
     bad = np.full((2, small.spec.width), np.nan, np.float32)
-    engine.add(Request(Prompt((Rows(bad),)), 4, key="bad"))
-    engine.add(Request(ids(1, 2), 4, key="good"))
+    engine.submit(Request(Prompt((Rows(bad),)), 4, key="bad"))
+    engine.submit(Request(ids(1, 2), 4, key="good"))
     events: list[Event] = []
     while not engine.idle:
         events += engine.step()
@@ -178,10 +178,10 @@ def test_broken_rows_end_their_own_sequence_only(small: Model, engine: Engine) -
 )
 def test_an_impossible_request_is_refused(engine: Engine, request_: Request, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        engine.add(request_)
+        engine.submit(request_)
 
 
 def test_a_token_outside_the_vocabulary_is_refused(engine: Engine) -> None:
-    engine.add(Request(ids(10**6), 1))
+    engine.submit(Request(ids(10**6), 1))
     with pytest.raises(ModelError, match="from 0 to"):
         engine.step()

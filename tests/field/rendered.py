@@ -16,6 +16,7 @@ from pagemill.pipeline.page import PageFailure, PageImage, PageRef
 from pagemill.pipeline.reading.quality import measure_ink, why_blank
 from pagemill.pipeline.render.preprocess import RenderSettings
 from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline.render.renderer import RenderRequest
 
 Make = bytes | Callable[[Path], object]
 
@@ -52,7 +53,7 @@ def render_all(folder: Path, cases: Mapping[str, Case], settings: RenderSettings
     """Every case through one inspector and one producer, as in a run: no file may harm the next."""
     paths = {name: _write(folder, number, name, case) for number, (name, case) in enumerate(cases.items())}
     results: dict[str, list[PageImage | PageError]] = {name: [] for name in cases}
-    refs = []
+    requests = []
     with Inspector() as inspector:
         for name, case in cases.items():
             try:
@@ -60,10 +61,10 @@ def render_all(folder: Path, cases: Mapping[str, Case], settings: RenderSettings
             except PageError as error:
                 results[name].append(error)
             else:
-                refs += [PageRef(paths[name], name, page) for page in range(pages)]
-    passwords = {paths[name]: case.password for name, case in cases.items()}
-    with Producer(refs, settings, workers=2, password_of=passwords.get) as producer:
-        for page in producer:
+                refs = [PageRef(name, page) for page in range(pages)]
+                requests += [RenderRequest(ref, paths[name], settings, case.password) for ref in refs]
+    with Producer(workers=2) as producer:
+        for page in producer.render(requests):
             results[page.ref.document_hash].append(page.error if isinstance(page, PageFailure) else page)
     return {name: _ended(pages) for name, pages in results.items()}
 

@@ -159,10 +159,12 @@ from pagemill.pipeline.documents.documents import inspect
 from pagemill.pipeline.page import PageImage, PageRef
 from pagemill.pipeline.render.preprocess import RenderSettings
 from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline.render.renderer import RenderRequest
 path = Path({str(tmp_path / "a.pdf")!r})
 assert inspect(path).pages == 1
-with Producer([PageRef(path, "h", 0)] * 8, RenderSettings(), workers=2) as producer:
-    assert all(isinstance(page, PageImage) for page in producer)
+requests = [RenderRequest(PageRef("h", 0), path, RenderSettings())] * 8
+with Producer(workers=2) as producer:
+    assert all(isinstance(page, PageImage) for page in producer.render(requests))
 print([name for name in ("pypdfium2", "pikepdf") if name in sys.modules])
 """
     paths = os.pathsep.join(path for path in sys.path if path)

@@ -22,8 +22,6 @@ MANY_PARAMETERS = {  # may only shrink
     "jobs/cli/app.py run",
     "jobs/cli/cli_eval.py evaluate",
     "jobs/cli/compare.py write_embeddings",
-    "pipeline/reading/reader.py PageReader.__init__",
-    "pipeline/render/producer.py Producer.__init__",
 }
 JOBS_ROOMS = ("settings", "models", "inputs", "ledger", "run", "watch", "evaluate", "review", "cli")
 CLIMBS = {  # may only shrink: imports of a room of jobs from one above it

@@ -12,8 +12,8 @@ from typing import Any
 from pagemill.jobs.ledger.ledger import Ledger
 from pagemill.jobs.ledger.store import PageStore
 from pagemill.jobs.run.outputs import DocumentOutputs
-from pagemill.pipeline.child import Child
 from pagemill.pipeline.render.producer import Producer
+from pagemill.vision.child import Child
 
 
 def die() -> None:

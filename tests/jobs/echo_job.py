@@ -20,7 +20,8 @@ from pagemill.jobs.run.progress import NoProgress
 from pagemill.jobs.run.report import write_report
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config, RenderSection
-from pagemill.pipeline.page import PageImage, PageText
+from pagemill.pipeline.page import PageImage, PageRef, PageText
+from pagemill.pipeline.reading.settings import ReadSettings
 from tests.fakes import EchoReader
 from tests.jobs.deaths import POINTS, Countdown
 
@@ -34,9 +35,9 @@ class SlowEchoReader(EchoReader):
         time.sleep(STEP_SECONDS)
         return super().step()
 
-    def submit(self, image: PageImage) -> None:
+    def submit(self, image: PageImage, settings: ReadSettings | None = None) -> PageRef:
         time.sleep(STEP_SECONDS)
-        super().submit(image)
+        return super().submit(image)
 
 
 @contextmanager

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.ledger import Ledger, Outcome
 from pagemill.jobs.ledger.owner import this_process
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
-from pagemill.pipeline.documents.documents import document_hash
+from pagemill.pipeline.documents.content import document_hash
 from pagemill.pipeline.page import PageRef, PageText
 
 MODEL, SETTINGS = "m" * 64, "s" * 64
@@ -43,14 +43,13 @@ def make_run(output: Path, inputs: list[Path], last_words: str = "and the last p
     ledger = Ledger(output / LEDGER_NAME, this_process())
     try:
         ledger.begin(MODEL, SETTINGS, "{}", 0.0)
-        works = [Work(document_hash(path), page, MODEL, SETTINGS) for path, page, _ in pages]
-        ledger.want(works, [str(path) for path, _, _ in pages])
+        ledger.want([text.ref for _, _, text in pages], [str(path) for path, _, _ in pages])
         store = StoredPages(pages_folder(output, MODEL, SETTINGS))
         store.put([text for _, _, text in pages])
         store.close()
-        texts = {(work.document_hash, work.page): text for work, (_, _, text) in zip(works, pages, strict=True)}
+        texts = {text.ref: text for _, _, text in pages}
         claims = ledger.claim(0.0, 99, 60.0)
-        chosen = [texts[claim.work.document_hash, claim.work.page] for claim in claims]
+        chosen = [texts[claim.ref] for claim in claims]
         ledger.finish([(claim, Outcome(text.status, text.reason)) for claim, text in zip(claims, chosen, strict=True)], 1.0)
         ledger.end("finished", 2.0)
     finally:
@@ -59,4 +58,4 @@ def make_run(output: Path, inputs: list[Path], last_words: str = "and the last p
 
 def ref(path: Path, page: int) -> PageRef:
     """A page of a file."""
-    return PageRef(path, document_hash(path), page)
+    return PageRef(document_hash(path), page, path.name)

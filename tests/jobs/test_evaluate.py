@@ -20,7 +20,7 @@ from pagemill.jobs.evaluate.evaluate import Errors, PageScore, confusions, count
 from pagemill.jobs.evaluate.intervals import calibrate, difference_interval, rate_interval
 from pagemill.jobs.evaluate.normalisers import MEANINGS, NORMALISERS, normaliser
 from pagemill.jobs.evaluate.page_tests import PageTest, normalise, read_tests, run_tests, score_of, starts, summarise
-from pagemill.jobs.evaluate.readings import Reading, Run, match, names_in, read_run, read_truth
+from pagemill.jobs.evaluate.readings import Transcript, Transcripts, match, names_in, read_run, read_truth
 from pagemill.jobs.evaluate.tables import find_tables
 from pagemill.jobs.evaluate.tesseract import read_with_tesseract
 from pagemill.pipeline.page import PageRef, PageText
@@ -53,7 +53,7 @@ def test_errors_equal_those_of_jiwer_on_random_strings(alphabet: str) -> None:
 def test_errors_of_many_pages_equal_those_of_jiwer() -> None:
     source = random.Random(6)
     pages = [(random_text(source, "abc ", 40), random_text(source, "abc ", 40)) for _ in range(50)]
-    run = Run("run", {"d": {number: Reading(read) for number, (_, read) in enumerate(pages, 1)}})
+    run = Transcripts("run", {"d": {number: Transcript(read) for number, (_, read) in enumerate(pages, 1)}})
     measured = measure({"d": {number: truth for number, (truth, _) in enumerate(pages, 1)}}, run, as_they_are)
     truths, reads = [truth for truth, _ in pages], [read for _, read in pages]
     assert measured.characters.rate == pytest.approx(jiwer.cer(truths, reads), abs=0)
@@ -63,7 +63,7 @@ def test_errors_of_many_pages_equal_those_of_jiwer() -> None:
 def test_an_empty_truth_page_counts_what_was_invented() -> None:
     score = score_page("d", 1, "", "invented")
     assert (score.characters, score.characters.rate) == (Errors(0, 0, 8, 0), None)
-    run = Run("run", {"d": {1: Reading("invented"), 2: Reading("abcd")}})
+    run = Transcripts("run", {"d": {1: Transcript("invented"), 2: Transcript("abcd")}})
     measured = measure({"d": {1: "", 2: "abcd"}}, run, as_they_are)
     assert (measured.characters.rate, measured.invented, measured.mean_page_rate) == (2.0, 8, 0.0)
 
@@ -156,7 +156,9 @@ def test_confidence_that_foretells_errors_is_told_from_confidence_that_does_not(
 
 def test_pages_that_do_not_match_up_are_listed_and_in_no_figure() -> None:
     truth = {"a.pdf": {1: "one", 2: "two", 3: "three"}, "gone.pdf": {1: "gone"}}
-    run = Run("run", {"a": {1: Reading("one"), 2: Reading("two"), 4: Reading("four")}, "new": {1: Reading("new")}})
+    run = Transcripts(
+        "run", {"a": {1: Transcript("one"), 2: Transcript("two"), 4: Transcript("four")}, "new": {1: Transcript("new")}}
+    )
     matched = match(truth, run)
     assert [(pair.document, pair.page) for pair in matched.pairs] == [("a.pdf", 1), ("a.pdf", 2)]
     assert matched.unread == (("a.pdf", 3), ("gone.pdf", 1))
@@ -195,21 +197,21 @@ def test_a_run_is_read_from_jsonl_or_else_text_or_else_markdown(tmp_path: Path) 
     (tmp_path / "d.md").write_text("all of it\n\n<!-- a comment of the model -->\n")
     (tmp_path / "e.md").write_text("<!-- blank: no ink -->\n")
     assert read_run(tmp_path).documents == {
-        "sub/a.pdf": {2: Reading("from jsonl", "looped", -0.5)},
-        "b": {1: Reading("one"), 2: Reading("two")},
-        "c": {1: Reading("first", "ok"), 2: Reading("", "failed"), 3: Reading("third", "ok")},
-        "d": {1: Reading("all of it\n\n<!-- a comment of the model -->")},
-        "e": {1: Reading("", "blank")},
+        "sub/a.pdf": {2: Transcript("from jsonl", "looped", -0.5)},
+        "b": {1: Transcript("one"), 2: Transcript("two")},
+        "c": {1: Transcript("first", "ok"), 2: Transcript("", "failed"), 3: Transcript("third", "ok")},
+        "d": {1: Transcript("all of it\n\n<!-- a comment of the model -->")},
+        "e": {1: Transcript("", "blank")},
     }
-    assert read_run(tmp_path / "b.txt").documents == {"b": {1: Reading("one"), 2: Reading("two")}}
+    assert read_run(tmp_path / "b.txt").documents == {"b": {1: Transcript("one"), 2: Transcript("two")}}
 
 
 @pytest.mark.parametrize("per", ["document", "page"])
 def test_every_kind_of_output_is_read_as_the_same_pages(tmp_path: Path, per: Literal["document", "page"]) -> None:
     texts = ["first page", "", "third page\n\nof two paragraphs"]
-    refs = [PageRef(Path("a.pdf"), "hash", number) for number in range(3)]
+    refs = [PageRef("hash", number, "a.pdf") for number in range(3)]
     pages = [PageText(ref, text, "ok" if text else "blank") for ref, text in zip(refs, texts, strict=True)]
-    document = SourceDocument(name="sub/a", label="sub/a.pdf", path=Path("a.pdf"), content_hash="hash", pages=3)
+    document = SourceDocument(name="sub/a", label="sub/a.pdf", content=Path("a.pdf"), content_hash="hash", pages=3)
     for kind in ("jsonl", "dolma", "text", "markdown"):
         write_document(tmp_path / kind, document, pages, [kind], per)
         (found,) = read_run(tmp_path / kind).documents.values()
@@ -333,7 +335,7 @@ HTML = (
     ],
 )
 def test_page_tests(page: str, kind: str, fields: dict[str, object], outcome: str) -> None:
-    (result,) = run_tests([page_test(kind, **fields)], Run("run", {"a": {1: Reading(page)}}))
+    (result,) = run_tests([page_test(kind, **fields)], Transcripts("run", {"a": {1: Transcript(page)}}))
     assert result.outcome == outcome, result.why
     assert bool(result.why) == (outcome != "passed")
 
@@ -353,7 +355,7 @@ def test_fuzzy_starts_are_those_of_a_naive_search() -> None:
 
 def test_a_page_without_output_fails_its_tests_and_is_listed() -> None:
     tests = [page_test("present", text="x"), page_test("math", math="x"), page_test("absent", text="y")]
-    results = run_tests(tests, Run("run", {"other": {1: Reading("x")}}))
+    results = run_tests(tests, Transcripts("run", {"other": {1: Transcript("x")}}))
     assert [result.outcome for result in results] == ["unread", "not supported", "unread"]
     outcomes = summarise(results)["cases"]
     assert score_of(outcomes) == 0.0
@@ -363,8 +365,8 @@ def test_a_page_without_output_fails_its_tests_and_is_listed() -> None:
 def test_the_benchmarks_folders_need_not_be_the_runs() -> None:
     test = PageTest("multi", "id", "multi_column/a_pg3.pdf", 1, "present", {"text": "here"})
     for name in ("multi_column/a_pg3.pdf", "multi_column/a_pg3", "pdfs/multi_column/a_pg3.pdf", "a_pg3"):
-        assert run_tests([test], Run("run", {name: {1: Reading("here")}}))[0].outcome == "passed", name
-    twice = Run("run", {"x/a_pg3": {1: Reading("here")}, "y/a_pg3": {1: Reading("here")}})
+        assert run_tests([test], Transcripts("run", {name: {1: Transcript("here")}}))[0].outcome == "passed", name
+    twice = Transcripts("run", {"x/a_pg3": {1: Transcript("here")}, "y/a_pg3": {1: Transcript("here")}})
     assert run_tests([test], twice)[0].outcome == "unread"
 
 
@@ -522,8 +524,8 @@ def test_tesseract_reads_the_same_pages(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_comparison_is_on_the_pages_that_both_have() -> None:
     truth = {"a": {1: "aaaa", 2: "bbbb", 3: "cccc"}}
-    first = measure(truth, Run("1", {"a": {1: Reading("aaaa"), 2: Reading("xxxx")}}), as_they_are)
-    other = measure(truth, Run("2", {"a": {2: Reading("bbbx"), 3: Reading("")}}), as_they_are)
+    first = measure(truth, Transcripts("1", {"a": {1: Transcript("aaaa"), 2: Transcript("xxxx")}}), as_they_are)
+    other = measure(truth, Transcripts("2", {"a": {2: Transcript("bbbx"), 3: Transcript("")}}), as_they_are)
     found = compare(first, other)
     assert (found.pages, found.better, found.difference) == (1, 1, -0.75)
     assert (found.only_first, found.only_other) == ((("a", 1),), (("a", 3),))

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pagemill.jobs.errors import LedgerError, OutputError
-from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome, Work
+from pagemill.jobs.ledger.ledger import Claim, Ledger, Outcome
 from pagemill.jobs.ledger.migrations import MIGRATIONS
 from pagemill.jobs.ledger.owner import Owner, is_dead, this_process
-from pagemill.pipeline.page import Attempt
+from pagemill.pipeline.page import WHOLE_DOCUMENT, Attempt, PageRef
 
 LEASE = 100.0
 OK = Outcome("ok", tokens=7, mean_log_prob=-0.5, timings={"render": 1.0})
@@ -25,8 +25,8 @@ OK = Outcome("ok", tokens=7, mean_log_prob=-0.5, timings={"render": 1.0})
 Open = Callable[..., Ledger]
 
 
-def works(pages: int, document: str = "d") -> list[Work]:
-    return [Work(document, page, "m", "s") for page in range(pages)]
+def refs(pages: int, document: str = "d") -> list[PageRef]:
+    return [PageRef(document, page) for page in range(pages)]
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def open_ledger(path: Path) -> Iterator[Open]:
     def open_one(worker: str = "a", pages: int = 5, owner: Owner | None = None) -> Ledger:
         ledger = Ledger(path, owner or dataclasses.replace(this_process(), worker=worker))
         opened.append(ledger)
-        ledger.want(works(pages), ["d.pdf"] * pages)
+        ledger.begin("m", "s", "{}", 0)
+        ledger.want(refs(pages), ["d.pdf"] * pages)
         return ledger
 
     yield open_one
@@ -58,7 +59,7 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 
 def pages(claims: list[Claim]) -> list[int]:
-    return [claim.work.page for claim in claims]
+    return [claim.ref.page for claim in claims]
 
 
 def test_pages_are_claimed_in_order_and_once(open_ledger: Open) -> None:
@@ -78,22 +79,37 @@ def test_finished_page_is_done_for_every_later_run(open_ledger: Open) -> None:
     later = open_ledger("b")
     assert later.claim(2, 9, LEASE) == []
     assert later.unfinished() == 0
-    assert later.is_complete(works(1)[0])
+    assert later.is_complete("d")
     assert list(later.outcomes().values()) == [dataclasses.replace(OK, timings={})] * 5
 
 
-@pytest.mark.parametrize("change", ["document_hash", "model_hash", "settings_hash"])
-def test_other_content_model_or_settings_is_other_work(open_ledger: Open, change: str) -> None:
+@pytest.mark.parametrize("other", [("x", "m", "s"), ("d", "x", "s"), ("d", "m", "x")], ids=["content", "model", "settings"])
+def test_other_content_model_or_settings_is_other_work(open_ledger: Open, other: tuple[str, str, str]) -> None:
     ledger = open_ledger(pages=1)
     ledger.finish([(ledger.claim(0, 1, LEASE)[0], OK)], 1)
-    other = dataclasses.replace(works(1)[0], **{change: "other"})
-    ledger.want([other], ["d.pdf"])
-    assert [claim.work for claim in ledger.claim(2, 9, LEASE)] == [other]
+    document, model, settings = other
+    ledger.begin(model, settings, "{}", 1)
+    ledger.want(refs(1, document), ["d.pdf"])
+    assert [claim.ref for claim in ledger.claim(2, 9, LEASE)] == refs(1, document)
+
+
+def test_document_that_did_not_open_is_another_page_than_those_it_has(open_ledger: Open) -> None:
+    whole = PageRef("w", WHOLE_DOCUMENT)
+    ledger = open_ledger("a", pages=0)
+    ledger.want([whole], ["w.pdf"])
+    ledger.finish([(ledger.claim(0, 9, LEASE)[0], Outcome("failed", "needs a password"))], 1)
+    stamp = ledger.stamp("w")
+    assert (whole.number, ledger.is_complete("w")) == (1, True)
+    later = open_ledger("b", pages=0)
+    later.want(refs(2, "w"), ["w.pdf"] * 2)
+    assert not later.is_complete("w")
+    assert pages(later.claim(2, 9, LEASE)) == [0, 1]
+    assert later.stamp("w") != stamp
 
 
 def test_two_paths_of_one_content_are_one_work(open_ledger: Open) -> None:
     ledger = open_ledger(pages=2)
-    ledger.want(works(2), ["copy.pdf"] * 2)
+    ledger.want(refs(2), ["copy.pdf"] * 2)
     assert len(ledger.claim(0, 9, LEASE)) == 2
 
 
@@ -107,7 +123,7 @@ def test_late_lease_passes_to_another_and_its_finish_is_refused(open_ledger: Ope
     late = a.claim(0, 1, LEASE)[0]
     assert b.claim(LEASE - 1, 1, LEASE) == []
     taken = b.claim(LEASE + 1, 1, LEASE)[0]
-    assert (taken.attempt, taken.retries) == (2, 0)
+    assert (taken.number, taken.retries) == (2, 0)
     assert a.finish([(late, OK)], LEASE + 2) == [False]
     assert b.finish([(taken, OK)], LEASE + 3) == [True]
     assert query(path, "select number, ended from attempt order by number") == [(1, "lost"), (2, "finished")]
@@ -135,7 +151,7 @@ def test_page_that_asks_for_another_attempt_counts_its_retries(open_ledger: Open
     first, _ = ledger.claim(0, 2, LEASE)
     ledger.give_back([(first, "crashed")], 1)
     (again,) = ledger.claim(1, 2, LEASE)
-    assert (again.work, again.attempt, again.retries) == (first.work, 2, 1)
+    assert (again.ref, again.number, again.retries) == (first.ref, 2, 1)
 
 
 def test_failed_pages_are_kept_until_asked_for(open_ledger: Open) -> None:
@@ -152,10 +168,10 @@ def test_reopened_page_is_claimed_again(open_ledger: Open) -> None:
     ledger = open_ledger(pages=2)
     for claim in ledger.claim(0, 2, LEASE):
         ledger.finish([(claim, OK)], 1)
-    before = ledger.stamp(works(1)[0])
-    ledger.reopen(works(1))
+    before = ledger.stamp("d")
+    ledger.reopen(refs(1))
     assert pages(ledger.claim(2, 9, LEASE)) == [0]
-    assert ledger.stamp(works(1)[0]) != before
+    assert ledger.stamp("d") != before
 
 
 def test_lease_of_a_dead_process_is_freed_without_waiting(open_ledger: Open, path: Path) -> None:
@@ -183,9 +199,10 @@ def test_this_process_is_alive() -> None:
 def test_claims_of_many_threads_never_overlap(open_ledger: Open, path: Path) -> None:
     code = (
         "import dataclasses, sys; from pathlib import Path\n"
-        "from pagemill.jobs.ledger.ledger import *; from jobs.ledger.owner import this_process\n"
+        "from pagemill.jobs.ledger.ledger import *; from pagemill.jobs.ledger.owner import this_process\n"
         f"ledger = Ledger(Path({str(path)!r}), this_process())\n"
-        "ledger.want([Work('d', page, 'm', 's') for page in range(300)], ['d.pdf'] * 300)\n"
+        "ledger.begin('m', 's', '{}', 0)\n"
+        "ledger.want([PageRef('d', page) for page in range(300)], ['d.pdf'] * 300)\n"
         "while claims := ledger.claim(0, 7, 100.0):\n"
         "    assert all(ledger.finish([(claim, Outcome('ok')) for claim in claims], 1))\n"
     )
@@ -229,12 +246,12 @@ def test_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
 
 def test_every_reading_of_an_attempt_is_kept_with_its_reason(open_ledger: Open, path: Path) -> None:
     ledger = open_ledger(pages=1)
-    readings = (Attempt("", "looped", "the last 1 tokens repeat", 512, -0.1), Attempt("temperature 0.2", "ok", "", 7, -0.2))
-    outcome = Outcome("ok", tries=2, timings={"attempt_1": 3.0, "attempt_2": 1.0}, measures={"mark_px": 9.0}, readings=readings)
+    attempts = (Attempt("looped", "the last 1 tokens repeat", 512, -0.1), Attempt("ok", "", 7, -0.2, temperature=0.2))
+    outcome = Outcome("ok", tries=2, timings={"decode": 3.0}, measures={"mark_px": 9.0}, attempts=attempts)
     ledger.finish([(ledger.claim(0, 1, LEASE)[0], outcome)], 1)
-    ((told, seconds),) = query(path, "select readings, timings from attempt")
-    assert [Attempt(*one) for one in json.loads(str(told))] == list(readings)
-    assert json.loads(str(seconds)) == {"attempt_1": 3.0, "attempt_2": 1.0}
+    ((kept, seconds),) = query(path, "select readings, timings from attempt")
+    assert [Attempt(**one) for one in json.loads(str(kept))] == list(attempts)
+    assert json.loads(str(seconds)) == {"decode": 3.0}
     (found,) = ledger.outcomes().values()
     assert (found.final_status, found.tries, found.measures) == ("retried", 2, {"mark_px": 9.0})
 
@@ -251,7 +268,8 @@ def test_ledger_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
     )
     connection.close()
     ledger = Ledger(path, this_process())
-    ledger.want(works(1), ["d.pdf"])
+    ledger.begin("m", "s", "{}", 0)
+    ledger.want(refs(1), ["d.pdf"])
     assert [outcome.status for outcome in ledger.outcomes().values()] == ["ok"]
     ledger.close()
 

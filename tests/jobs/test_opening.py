@@ -30,7 +30,7 @@ def page() -> PageImage:
     """Strokes on white."""
     pixels = np.full((56, 140, 3), 255, np.uint8)
     pixels[20:36, 16:120:8] = 0
-    return PageImage(PageRef(Path("a.png"), "a", 0), pixels, "hash", 72.0, 0.25)
+    return PageImage(PageRef("a", 0, "a.png"), pixels, "hash", 72.0, 0.25)
 
 
 def test_a_trace_names_the_workers_and_what_they_did(tmp_path: Path) -> None:

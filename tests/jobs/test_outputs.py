@@ -10,11 +10,11 @@ import pytest
 
 from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document, Found
-from pagemill.jobs.ledger.ledger import Ledger, Outcome, Work
+from pagemill.jobs.ledger.ledger import Ledger, Outcome
 from pagemill.jobs.ledger.owner import this_process
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.jobs.run.outputs import DocumentOutputs
-from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.page import PageText
 from pagemill.pipeline.sinks import Per
 
 
@@ -28,6 +28,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ledger = Ledger(root / ".pagemill" / "ledger.sqlite3", this_process())
+        self.ledger.begin("m", "s", "{}", 0)
         self.store = StoredPages(root / ".pagemill" / "pages")
 
     def write(
@@ -37,13 +38,11 @@ class Folder:
         outputs = DocumentOutputs(self.root, formats, self.ledger, self.store, per)
         outputs.name_documents(documents)
         for one in documents:
-            works = [Work(one.content_hash, page, "m", "s") for page in range(one.pages)]
-            self.ledger.want(works, [one.found.source] * one.pages)
+            self.ledger.want(one.refs, [one.found.source] * one.pages)
             for claim in self.ledger.claim(0, 99, 1.0):
-                ref = PageRef(one.found.path, one.content_hash, claim.work.page)
-                self.store.put([PageText(ref, f"{text} {one.found.path}", "ok")])
+                self.store.put([PageText(claim.ref, f"{text} {one.found.path}", "ok")])
                 self.ledger.finish([(claim, Outcome("ok"))], 0)
-            outputs.settle(one, works[0])
+            outputs.settle(one)
         return self.names()
 
     def names(self) -> list[str]:
@@ -112,7 +111,7 @@ def test_deleted_output_and_new_format_are_written_from_the_records(folder: Fold
 def test_page_that_was_redone_is_written_again(folder: Folder) -> None:
     one = document("/a/x.pdf")
     folder.write(one)
-    folder.ledger.reopen([Work(one.content_hash, 0, "m", "s")])
+    folder.ledger.reopen(one.refs[:1])
     folder.write(one, text="again")
     assert (folder.root / "x.md").read_text(encoding="utf-8") == "again /a/x.pdf\n"
 

@@ -14,10 +14,13 @@ from pagemill.jobs.errors import DiskFull
 from pagemill.jobs.inputs.discover import Document, Found
 from pagemill.jobs.ledger.ledger import Ledger
 from pagemill.jobs.ledger.owner import this_process
-from pagemill.jobs.run.runner import WHOLE_DOCUMENT, Rules, Runner, Stages
-from pagemill.pipeline.errors import PageError, Unreadable
-from pagemill.pipeline.page import PageImage, PageRef
-from tests.fakes import PROVENANCE, EchoReader, FakeOutputs, FakeSource, Killed, MemoryStore, crashes
+from pagemill.jobs.run.runner import Rules, Runner, Stages
+from pagemill.pipeline.errors import PageError, Replaced, Unreadable
+from pagemill.pipeline.page import WHOLE_DOCUMENT, PageImage, PageRef
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.renderer import RenderRequest
+from pagemill.pipeline.transcriber import Transcriber
+from tests.fakes import PROVENANCE, EchoReader, FakeOutputs, FakeRendering, Killed, MemoryStore, crashes
 
 
 def document(name: str, pages: int, content: str | None = None, error: PageError | None = None) -> Document:
@@ -32,22 +35,26 @@ class Bench:
         self.documents = [document("a", 5), document("b", 1), document("c", 7)]
         self.store, self.outputs, self.reader = MemoryStore(), FakeOutputs(), EchoReader()
         self.errors: dict[int, list[PageError]] = {}
-        self.sources: list[FakeSource] = []
+        self.renderings: list[FakeRendering] = []
         self.ledgers: list[Ledger] = []
-        self.is_same: Callable[[PageRef], bool] = lambda _: True
+        self.check: Callable[[RenderRequest], None] = lambda request: None
         self.rules = Rules("m", "s", 2, 100.0, retry=(), full_disk_wait_seconds=0.0, provenance=PROVENANCE)
 
     def runner(self, worker: str = "me", now: float = 0.0) -> Runner:
         ledger = Ledger(self.folder / "ledger.sqlite3", dataclasses.replace(this_process(), worker=worker))
         self.ledgers.append(ledger)
-        stages = Stages(self.open_source, self.reader, self.store, self.outputs, is_same=lambda ref: self.is_same(ref))
+        ledger.begin(self.rules.model_hash, self.rules.settings_hash, "{}", now)
+        stages = Stages(self.request, self.pages(self.reader), self.store, self.outputs)
         runner = Runner(self.documents, ledger, stages, self.rules)
         runner.start(now)
         return runner
 
-    def open_source(self, refs: Iterator[PageRef]) -> FakeSource:
-        self.sources.append(FakeSource(refs, self.errors))
-        return self.sources[-1]
+    def pages(self, reader: EchoReader) -> Transcriber:
+        self.renderings.append(FakeRendering(self.errors))
+        return Transcriber(self.renderings[-1], reader, lambda request: self.check(request))
+
+    def request(self, document: Document, ref: PageRef) -> RenderRequest:
+        return RenderRequest(ref, document.found.path, RenderSettings())
 
     def run(self, now: float = 0.0, worker: str = "me") -> Runner:
         runner = self.runner(worker, now)
@@ -55,7 +62,7 @@ class Bench:
         return runner
 
     def statuses(self, runner: Runner) -> dict[tuple[str, int], str]:
-        return {(work.document_hash, work.page): outcome.status for work, outcome in runner.outcomes().items()}
+        return {(ref.document_hash, ref.page): outcome.status for ref, outcome in runner.outcomes().items()}
 
 
 def drive(runner: Runner, now: float = 0.0, steps: int = 1000) -> float:
@@ -80,7 +87,6 @@ def test_every_page_is_read_once_and_ends(bench: Bench) -> None:
     assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
     assert list(bench.statuses(runner)) == [("a", page) for page in range(5)] + [("b", 0)] + [("c", page) for page in range(7)]
     assert set(bench.statuses(runner).values()) == {"ok"}
-    assert all(source.closed for source in bench.sources)
 
 
 def test_batch_is_kept_full_across_documents(bench: Bench) -> None:
@@ -118,7 +124,8 @@ def test_interrupted_run_gives_its_pages_back(bench: Bench) -> None:
     for now in range(3):
         runner.step(now)
     assert runner.release(3) > 0
-    assert bench.sources[-1].closed
+    assert bench.renderings[-1].waiting == []
+    assert bench.reader.room == bench.reader.slots
     bench.reader = EchoReader()
     again = bench.run(now=4, worker="another")
     assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
@@ -129,10 +136,9 @@ def test_document_that_does_not_open_is_one_failed_page_among_good_ones(bench: B
     bench.documents.insert(1, document("bad", 1, error=Unreadable("not a document")))
     runner = bench.run()
     assert Counter(bench.statuses(runner).values()) == Counter(ok=13, failed=1)
-    assert bench.store.texts["bad", 0].reason == "not a document"
+    assert bench.store.texts["bad", WHOLE_DOCUMENT].reason == "not a document"
     assert runner.snapshot(0).failed == 1
-    (whole,) = [work for work in runner.outcomes() if work.settings_hash == WHOLE_DOCUMENT]
-    assert whole.document_hash == "bad"
+    assert bench.statuses(runner)["bad", WHOLE_DOCUMENT] == "failed"
 
 
 def test_document_that_opens_at_last_is_read_without_asking_for_a_retry(bench: Bench) -> None:
@@ -160,10 +166,10 @@ def test_crashed_page_is_tried_again_as_often_as_allowed(bench: Bench, times: in
 
 
 def test_page_that_breaks_the_reader_fails_alone_and_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    def submit(image: PageImage, submit: Callable[[PageImage], None] = bench.reader.submit) -> None:
+    def submit(image: PageImage, settings: object = None, submit: Callable[..., PageRef] = bench.reader.submit) -> PageRef:
         if image.ref.page == 3:
             raise ValueError("a bug")
-        submit(image)
+        return submit(image)
 
     bench.reader.submit = submit  # type: ignore[method-assign]
     bench.documents = [document("a", 5)]
@@ -223,7 +229,6 @@ def test_full_disk_pauses_the_run_which_goes_on_by_itself(bench: Bench) -> None:
     assert runner.pause is None
     assert set(bench.statuses(runner).values()) == {"ok"}
     assert Counter(bench.store.writes) == Counter([*range(5), 0, *range(7)])
-    assert [one for one in bench.sources if not one.closed] == []
 
 
 def test_disk_that_stays_full_ends_the_run_at_last(bench: Bench) -> None:
@@ -286,10 +291,28 @@ def test_interrupted_run_finishes_what_has_ended(bench: Bench) -> None:
 
 
 def test_page_of_a_file_that_was_replaced_fails_and_is_not_mixed(bench: Bench) -> None:
-    bench.is_same = lambda ref: (ref.document_hash, ref.page) != ("a", 3)
+    def check(request: RenderRequest) -> None:
+        if (request.ref.document_hash, request.ref.page) == ("a", 3):
+            raise Replaced("the file was changed or replaced during the run")
+
+    bench.check = check
     statuses = bench.statuses(bench.run())
     assert Counter(statuses.values()) == Counter(ok=12, failed=1)
     assert "changed or replaced during the run" in bench.store.texts["a", 3].reason
+
+
+def test_a_cancelled_page_comes_out_of_no_stage_and_the_others_go_on(bench: Bench) -> None:
+    for steps in range(4):  # while it is rendered, while it waits for the reader, while it is read
+        bench.reader = EchoReader(slots=2)
+        pages = bench.pages(bench.reader)
+        for number in range(3):
+            pages.submit(bench.request(bench.documents[0], PageRef("a", number)))
+        ended = [one for _ in range(steps) for one in pages.step()]
+        pages.cancel(PageRef("a", 1))
+        ended += [one for _ in range(20) for one in pages.step()]
+        others = {one.ref.page for one in ended}
+        assert others in ({0, 2}, {0, 1, 2} if steps > 1 else {0, 2})
+        assert (pages.reading, pages.rendering, pages.room) == (0, 0, 4)
 
 
 def test_page_of_a_killed_run_is_done_once_its_lease_ends(bench: Bench) -> None:
@@ -307,7 +330,7 @@ def test_page_of_a_killed_run_is_done_once_its_lease_ends(bench: Bench) -> None:
 
 def test_two_runners_share_a_job_without_doing_a_page_twice(bench: Bench) -> None:
     first, second = bench.runner("first"), bench.runner("second")
-    second._stages = dataclasses.replace(second._stages, reader=EchoReader())
+    second._stages = dataclasses.replace(second._stages, pages=bench.pages(EchoReader()))
     now, running = 0.0, True
     while running:
         running = any([first.step(now), second.step(now)])

@@ -23,7 +23,10 @@ from pagemill.jobs.run.runner import Rules, Runner, Stages
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config
 from pagemill.pipeline.page import PageImage, PageText
-from tests.fakes import PROVENANCE, EchoReader, FakeSource
+from pagemill.pipeline.render.preprocess import RenderSettings
+from pagemill.pipeline.render.renderer import RenderRequest
+from pagemill.pipeline.transcriber import Transcriber
+from tests.fakes import PROVENANCE, EchoReader, FakeRendering
 
 FORMATS = ("text", "markdown", "jsonl")
 LINE = "The mill stood by the river, and ground the corn of three villages. "
@@ -43,12 +46,14 @@ class FullReader(EchoReader):
 @pytest.mark.slow
 def test_ledger_records_and_outputs_keep_up_with_400_pages_a_second(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / ".pagemill" / "ledger.sqlite3", this_process())
+    ledger.begin("m", "s", "{}", 0)
     store = StoredPages(tmp_path / ".pagemill" / "pages")
     outputs = DocumentOutputs(tmp_path, FORMATS, ledger, store)
     documents = [Document(Found(Path(f"/in/{n}.pdf"), PurePath(f"{n}.pdf")), f"hash{n}", 200) for n in range(20)]
     outputs.name_documents(documents)
     rules = Rules("m", "s", 2, 300.0, retry=(), full_disk_wait_seconds=0.0, provenance=PROVENANCE)
-    stages = Stages(lambda refs: FakeSource(refs, ahead=16), FullReader(slots=16), store, outputs)
+    pages = Transcriber(FakeRendering(ahead=16), FullReader(slots=16), lambda request: None)
+    stages = Stages(lambda document, ref: RenderRequest(ref, b"", RenderSettings()), pages, store, outputs)
     runner = Runner(documents, ledger, stages, rules)
     runner.start(time.time())
     started = time.perf_counter()

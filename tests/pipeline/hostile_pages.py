@@ -36,25 +36,26 @@ def page(number: int, text: str, status: str = "ok", reason: str = "", **more: o
     """A record with everything known."""
     record = {
         "tokens": len(text), "mean_log_prob": -0.125, "timings": {"decode": 1.5}, "provenance": PROVENANCE,
-        "attempts": (Attempt("", "looped", "the end repeats", 99, -1.0), Attempt("temperature 0.2", "ok")),
+        "attempts": (Attempt("looped", "the end repeats", 99, -1.0), Attempt("ok", temperature=0.2)),
+        "chosen": 1,
         "word_confidences": tuple(index % 101 for index in range(len(text.split()))), "picture": PICTURE,
         "finished_at": 1764454500,
     } | more  # fmt: skip
-    return PageText(PageRef(PATH, HASH, number), text, status, reason, **record)  # type: ignore[arg-type]
+    return PageText(PageRef(HASH, number), text, status, reason, **record)  # type: ignore[arg-type]
 
 
 TURNED = {
-    f"turned {turn}": page(0, "![text](100,200,300,250) word", provenance={**PROVENANCE, "turned": str(turn)})
+    f"turned {turn}": page(0, "![text](100,200,300,250) word", attempts=(Attempt("ok", turn=turn),), chosen=0)
     for turn in (90, 180, 270)
 }
-HALVES = page(0, "![text](100,200,300,250) word", tokens=5, attempts=(Attempt("halves", "ok", "", 5),))
+HALVES = page(0, "![text](100,200,300,250) word", tokens=5, attempts=(Attempt("ok", "", 5, parts=2),), chosen=0)
 NOT_OK = {
-    "blank": page(0, "", "blank", "no ink on the page (0 marked pixels)", attempts=(), word_confidences=()),
+    "blank": page(0, "", "blank", "no ink on the page (0 marked pixels)", attempts=(), chosen=0, word_confidences=()),
     "failed": page(
-        0, "", "failed", "PDF --> is <damaged> & \x00 gone\n2nd line", picture=None, mean_log_prob=None, attempts=()
+        0, "", "failed", "PDF --> is <damaged> & \x00 gone\n2nd line", picture=None, mean_log_prob=None, attempts=(), chosen=0
     ),
-    "bare": PageText(PageRef(PATH, HASH, 0), "", "failed"),
-    "bare text": PageText(PageRef(PATH, HASH, 0), "text of an older record", "ok"),
+    "bare": PageText(PageRef(HASH, 0), "", "failed"),
+    "bare text": PageText(PageRef(HASH, 0), "text of an older record", "ok"),
     "truncated": page(0, "cut", "truncated", "max_tokens was reached after 3 tokens"),
     "looped": page(0, "do. do. do.", "looped", "the last 2 tokens repeat"),
     "low_confidence": page(0, "hm", "low_confidence", "confidence 0.3", mean_log_prob=-5.0),

@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pagemill.pipeline.documents.documents import DocumentInfo, Inspector, document_hash, inspect, open_document
+from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.documents import DocumentInfo, Inspector, inspect, open_document
 from pagemill.pipeline.errors import Degenerate, PageError, PasswordNeeded, TooLarge, Unreadable
 from pagemill.pipeline.render.preprocess import RenderSettings, fitted_size, image_size, pdf_size
 from tests.pipeline import inputs

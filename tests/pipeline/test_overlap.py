@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ WAIT_SECONDS = 30.0
 
 
 def image(page: int) -> PageImage:
-    return fake_image(PageRef(Path("a"), "a", page))
+    return fake_image(PageRef("a", page, "a"))
 
 
 def rows(image: PageImage) -> NDArray[np.float32]:
@@ -27,16 +26,20 @@ def rows(image: PageImage) -> NDArray[np.float32]:
 
 def test_in_turn_encodes_one_page_a_step_and_only_for_a_free_slot() -> None:
     seen: list[int] = []
-    encoding = InTurn(lambda image: (seen.append(image.ref.page), rows(image))[1])
-    assert encoding.room(16) == 1
-    encoding.offer(image(7))
-    assert (encoding.room(16), seen) == (0, [])
-    assert encoding.take(0, idle=False) == []
-    (encoded,) = encoding.take(3, idle=False)
+    free = 16
+    encoding = InTurn(lambda image: (seen.append(image.ref.page), rows(image))[1], lambda: free)
+    assert encoding.room == 1
+    ticket = encoding.submit(image(7))
+    assert (encoding.room, seen) == (0, [])
+    free = 0
+    assert encoding.step() == []
+    free = 3
+    (encoded,) = encoding.step()
     assert isinstance(encoded.rows, np.ndarray)
-    assert (encoded.image.ref.page, encoded.rows[0, 0], seen) == (7, 7, [7])
-    assert encoding.room(2) == 1
-    assert encoding.room(0) == 0
+    assert (encoded.ticket, encoded.rows[0, 0], seen) == (ticket, 7, [7])
+    assert encoding.room == 1
+    free = 0
+    assert encoding.room == 0
 
 
 def test_side_by_side_encodes_while_the_caller_goes_on_and_hands_over_in_order() -> None:
@@ -47,18 +50,28 @@ def test_side_by_side_encodes_while_the_caller_goes_on_and_hands_over_in_order()
         assert gate.wait(WAIT_SECONDS)
         return rows(image)
 
-    encoding = SideBySide(encode, ahead=2)
-    assert encoding.room(1) == 3
-    for page in range(3):
-        encoding.offer(image(page))
-    assert encoding.room(1) == 0
+    encoding = SideBySide(encode, lambda: 1, ahead=2)
+    assert encoding.room == 3
+    tickets = [encoding.submit(image(page)) for page in range(3)]
+    assert encoding.room == 0
     assert entered.wait(WAIT_SECONDS)  # the encoder works
-    assert encoding.take(1, idle=False) == []  # and the caller does not wait for it
+    assert encoding.step() == []  # and the caller does not wait for it
     gate.set()
     taken: list[int] = []
     while len(taken) < 3:
-        taken += [encoded.image.ref.page for encoded in encoding.take(1, idle=True)]
-    assert taken == [0, 1, 2]
+        encoding.wait(WAIT_SECONDS)
+        taken += [encoded.ticket for encoded in encoding.step()]
+    assert taken == tickets
+    encoding.close()
+
+
+@pytest.mark.parametrize("shares_cores", [True, False])
+def test_a_cancelled_page_does_not_come_out(shares_cores: bool) -> None:
+    encoding = open_encoding(rows, lambda: 1, shares_cores=shares_cores)
+    encoding.cancel(encoding.submit(image(0)))
+    kept = encoding.submit(image(1))
+    encoding.wait(WAIT_SECONDS)
+    assert [encoded.ticket for encoded in encoding.step()] == [kept]
     encoding.close()
 
 
@@ -67,10 +80,9 @@ def test_an_error_belongs_to_its_page(shares_cores: bool) -> None:
     def encode(image: PageImage) -> NDArray[np.float32]:
         raise ValueError("no such page")
 
-    encoding = open_encoding(encode, shares_cores=shares_cores)
-    encoding.offer(image(0))
-    taken = encoding.take(1, idle=True)
-    while not taken:
-        taken = encoding.take(1, idle=True)
-    assert str(taken[0].rows) == "no such page"
+    encoding = open_encoding(encode, lambda: 1, shares_cores=shares_cores)
+    encoding.submit(image(0))
+    encoding.wait(WAIT_SECONDS)
+    (taken,) = encoding.step()
+    assert str(taken.rows) == "no such page"
     encoding.close()

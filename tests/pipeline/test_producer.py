@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from pagemill.pipeline.errors import Crashed, PageError, TimedOut, TooLarge, Unr
 from pagemill.pipeline.page import PageFailure, PageImage, PageRef
 from pagemill.pipeline.render.preprocess import RenderSettings
 from pagemill.pipeline.render.producer import Producer
+from pagemill.pipeline.render.renderer import RenderRequest
 from tests.pipeline.inputs import page_object, page_tree, pdf_bytes, save
 
 GOOD, SEGFAULT, EXIT, HANG, SWELL, SPIN, HARMED, RAISE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -56,8 +58,8 @@ ANSWERS = """
 Start = Callable[..., Producer]
 
 
-def refs(*pages: int) -> list[PageRef]:
-    return [PageRef(Path("/in/a.pdf"), "hash", page) for page in pages]
+def requests(*pages: int) -> list[RenderRequest]:
+    return [RenderRequest(PageRef("hash", page, "a.pdf"), Path("/in/a.pdf"), RenderSettings()) for page in pages]
 
 
 @pytest.fixture
@@ -67,13 +69,17 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.syspath_prepend(str(tmp_path))
     started: list[Producer] = []
 
-    def producer(pages: object, **options: object) -> Producer:
-        started.append(Producer(pages, RenderSettings(), answerer="fake_answers:Answers", **options))  # type: ignore[arg-type]
+    def producer(**options: object) -> Producer:
+        started.append(Producer(answerer="fake_answers:Answers", **options))  # type: ignore[arg-type]
         return started[-1]
 
     yield producer
     for one in started:
         one.close()
+
+
+def render(producer: Producer, *pages: int) -> list[PageImage | PageFailure]:
+    return list(producer.render(requests(*pages)))
 
 
 def outcome(result: PageImage | PageFailure) -> int | type[PageError]:
@@ -87,65 +93,77 @@ def outcome(result: PageImage | PageFailure) -> int | type[PageError]:
     ids=["segfault", "exit", "swell", "exception", "harmed by an earlier page"],
 )
 def test_bad_page_fails_alone(start: Start, workers: int, page: int, expected: object) -> None:
-    results = list(start(refs(10, page, 20, page, 30), workers=workers))
+    results = render(start(workers=workers), 10, page, 20, page, 30)
     assert [result.ref.page for result in results] == [10, page, 20, page, 30]
     assert [outcome(result) for result in results] == [10, expected, 20, expected, 30]
 
 
 @pytest.mark.parametrize("page", [HANG, SPIN])
 def test_hanging_page_is_stopped(start: Start, page: int) -> None:
-    results = list(start(refs(10, page, 20), timeout_seconds=0.5))
+    results = render(start(timeout_seconds=0.5), 10, page, 20)
     assert [outcome(result) for result in results] == [10, TimedOut, 20]
     assert isinstance(results[1], PageFailure)
-    assert str(results[1].error) == "page not finished within 0.5 s and stopped"
+    assert str(results[1].error) == "page cannot be rendered: not finished within 0.5 s and stopped"
     assert results[1].error.retry
 
 
 def test_memory_limit_holds(start: Start) -> None:
-    results = list(start(refs(SWELL), memory_bytes=64 << 20))
+    results = render(start(memory_bytes=64 << 20), SWELL)
     assert outcome(results[0]) is TooLarge
 
 
 def test_one_child_serves_many_pages(start: Start) -> None:
-    results = list(start(refs(*range(0, 100, 10))))
+    results = render(start(), *range(0, 100, 10))
     assert len({result.image_hash for result in results if isinstance(result, PageImage)}) == 1
 
 
-def test_references_are_taken_only_as_far_ahead_as_allowed(start: Start) -> None:
+def test_requests_are_taken_only_as_far_ahead_as_allowed(start: Start) -> None:
     taken: list[int] = []
 
-    def endless() -> Iterator[PageRef]:
+    def endless() -> Iterator[RenderRequest]:
         for page in range(0, 10_000, 10):
             taken.append(page)
-            yield refs(page)[0]
+            yield requests(page)[0]
 
-    producer = start(endless(), ahead=3, workers=2)
+    rendered = start(ahead=3, workers=2).render(endless())
     assert not taken
     for delivered in range(1, 6):
-        assert producer.poll(None) is not None
+        next(rendered)
         assert len(taken) <= delivered + 3
-    assert producer.pending <= 3
 
 
-def test_poll_does_not_wait(start: Start) -> None:
-    producer = start(refs(HANG))
+def test_step_does_not_wait_and_room_is_what_is_not_under_way(start: Start) -> None:
+    producer = start(ahead=3)
+    producer.submit(requests(HANG)[0])
     began = time.perf_counter()
-    assert producer.poll() is None
+    assert (producer.step(), producer.room) == ([], 2)
     assert time.perf_counter() - began < 0.2
-    assert not producer.done
 
 
-def test_no_references_is_done(start: Start) -> None:
-    producer = start([])
-    assert producer.poll(None) is None
-    assert producer.done
+def test_cancelled_pages_do_not_come_out_and_hold_nobody_back(start: Start) -> None:
+    producer = start(ahead=4, timeout_seconds=0.5)
+    for request in requests(HANG, 10, 20, 30):
+        producer.submit(request)
+    for cancelled in (HANG, 20):
+        producer.cancel(PageRef("hash", cancelled))
+    came: list[PageImage | PageFailure] = []
+    while producer.room < 4:
+        producer.wait(10.0)
+        came += producer.step()
+    assert [outcome(one) for one in came] == [10, 30]
+
+
+def test_nothing_asked_is_nothing_rendered(start: Start) -> None:
+    assert render(start()) == []
 
 
 @pytest.mark.parametrize("page", [GOOD, HANG, SPIN])
 def test_close_leaves_no_process(start: Start, page: int) -> None:
     before = set(psutil.Process().children())
-    producer = start(refs(10, page), workers=2)
-    producer.poll(None)
+    producer = start(workers=2)
+    for request in requests(10, page):
+        producer.submit(request)
+    producer.wait(10.0)
     assert set(psutil.Process().children()) - before
     producer.close()
     assert set(psutil.Process().children()) <= before
@@ -160,10 +178,12 @@ def test_children_end_when_the_parent_is_killed(start: Start, tmp_path: Path, pa
         from pagemill.pipeline.page import PageRef
         from pagemill.pipeline.render.preprocess import RenderSettings
         from pagemill.pipeline.render.producer import Producer
-        producer = Producer([PageRef(Path("a"), "h", 10), PageRef(Path("a"), "h", {page})], RenderSettings(),
-                            answerer="fake_answers:Answers")
-        print(producer.poll(None).image_hash, flush=True)
-        producer.poll(None if {page} else 0)
+        from pagemill.pipeline.render.renderer import RenderRequest
+        producer = Producer(answerer="fake_answers:Answers")
+        requests = [RenderRequest(PageRef("h", page), Path("a"), RenderSettings()) for page in (10, {page})]
+        pages = producer.render(requests)
+        print(next(pages).image_hash, flush=True)
+        if {page}: next(pages)
         sys.stdin.read()
     """
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -185,8 +205,9 @@ def test_children_end_when_the_parent_is_killed(start: Start, tmp_path: Path, pa
 
 
 def test_child_imports_no_engine() -> None:
-    names = "numba", "llvmlite", "decoder", "vision", "tokenizers"
-    code = f"import sys, pipeline.render.worker; print([name for name in {names!r} if name in sys.modules])"
+    names = "numba", "llvmlite", "pagemill.decoder.engine", "pagemill.vision.encoder", "tokenizers"
+    modules = "pagemill.vision.child_main, pagemill.pipeline.render.renderer"
+    code = f"import sys, {modules}; print([name for name in {names!r} if name in sys.modules])"
     paths = os.pathsep.join(path for path in sys.path if path)
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}
@@ -205,10 +226,18 @@ def test_real_documents_come_through_in_order(tmp_path: Path) -> None:
         (save(tmp_path, "d.pdf", b""), 0),
         (tmp_path / "b.png", 0),
     ]
-    with Producer([PageRef(path, "h", page) for path, page in mixed], RenderSettings()) as producer:
-        results = list(producer)
+    requests = [RenderRequest(PageRef("h", page), path, RenderSettings()) for path, page in mixed]
+    with Producer() as producer:
+        results = list(producer.render(requests))
     shapes = [result.pixels.shape[:2] if isinstance(result, PageImage) else type(result.error) for result in results]
     assert shapes == [(1120, 840), (224, 308), Unreadable, (1120, 840), Unreadable, Unreadable, Unreadable, (224, 308)]
+    read = [replace(one, content=one.content.read_bytes()) for one in requests[:4] if isinstance(one.content, Path)]
+    with Producer() as producer:  # the same from bytes, without a file
+        again = list(producer.render(read))
+    assert [one.image_hash for one in again if isinstance(one, PageImage)] == [
+        one.image_hash for one in results[:4] if isinstance(one, PageImage)
+    ]
+    assert isinstance(again[2], PageFailure)
     first, last = results[1], results[-1]
     assert isinstance(first, PageImage)
     assert isinstance(last, PageImage)

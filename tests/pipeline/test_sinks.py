@@ -23,7 +23,7 @@ def of(label: str, pages: int = 4, name: str = "scan") -> SourceDocument:
 
 
 def ref(page: int) -> PageRef:
-    return PageRef(Path("/in/scan.pdf"), HASH, page)
+    return PageRef(HASH, page, "scan.pdf")
 
 
 PAGES = (
@@ -74,7 +74,7 @@ def test_jsonl_has_one_line_a_page() -> None:
         "measures": {},
         "picture": None,
         "provenance": {"model": "m"},
-        "timings": {"decode": 1.5, "finished_at": None},
+        "timings": {"decode": 1.5, "attempts": [], "finished_at": None},
     }
     assert lines[1]["mean_log_prob"] is None
 
@@ -162,8 +162,8 @@ def test_every_sink_has_its_own_suffix() -> None:
 
 
 def test_write_document_writes_each_format_and_no_temp_file(tmp_path: Path) -> None:
-    paths = write_document(tmp_path, of("scan.pdf", name="deep/er/scan"), PAGES, ["text", "jsonl"])
-    assert [path.relative_to(tmp_path).as_posix() for path in paths] == ["deep/er/scan.txt", "deep/er/scan.jsonl"]
+    files = write_document(tmp_path, of("scan.pdf", name="deep/er/scan"), PAGES, ["text", "jsonl"])
+    assert [file.name for file in files] == ["deep/er/scan.txt", "deep/er/scan.jsonl"]
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["scan.jsonl", "scan.txt"]
 
 

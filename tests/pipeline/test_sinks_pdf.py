@@ -18,9 +18,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pagemill.pipeline.documents.documents import document_hash
+from pagemill.pipeline.documents.content import document_hash
 from pagemill.pipeline.documents.raster import to_rgb
-from pagemill.pipeline.page import PageRef, PageText
+from pagemill.pipeline.page import Attempt, PageRef, PageText
 from pagemill.pipeline.sinks import SINKS, SourceDocument
 from pagemill.pipeline.sinks.bidi import visual_order
 from pagemill.pipeline.sinks.text_layer import make_pdf
@@ -37,7 +37,7 @@ def source(path: Path, pages: int, password: str | None = None) -> SourceDocumen
 
 
 def reads(document: SourceDocument, *texts: str) -> list[PageText]:
-    return [PageText(PageRef(document.path, document.content_hash, page), text, "ok") for page, text in enumerate(texts)]
+    return [PageText(PageRef(document.content_hash, page, document.label), text, "ok") for page, text in enumerate(texts)]
 
 
 def draw(content: bytes | Path, page: int, password: str | None = None) -> NDArray[np.uint8]:
@@ -107,7 +107,7 @@ def test_text_is_found_in_order_and_no_pixel_changes(tmp_path: Path, case: str) 
     document = scan(tmp_path / "scan.pdf", PAGES[case])
     content = make_pdf(document, reads(document, WORDS))
     assert found_by_pdfium(content, 0) == WORDS
-    assert np.array_equal(draw(content, 0), draw(document.path, 0))
+    assert np.array_equal(draw(content, 0), draw(document.content, 0))
     if shutil.which("pdftotext"):
         assert found_by_poppler(content, 0).split() == WORDS.split()
 
@@ -134,7 +134,7 @@ def test_text_stands_in_its_box(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("turn", [90, 180, 270])
 def test_text_of_a_page_that_was_turned_to_be_read_stands_as_it_does_there(tmp_path: Path, case: str, turn: int) -> None:
     document = scan(tmp_path / "scan.pdf", PAGES[case])
-    record = replace(reads(document, "![text](100,600,900,650) word")[0], provenance={"turned": str(turn)})
+    record = replace(reads(document, "![text](100,600,900,650) word")[0], attempts=(Attempt("ok", turn=turn),))
     content = make_pdf(document, [record])
     with pikepdf.open(io.BytesIO(content)) as pdf:  # turn the page as it was turned to be read, then look
         pdf.pages[0].rotate(turn, relative=True)
@@ -210,7 +210,7 @@ def test_bad_frame_is_an_empty_page_among_good_ones(tmp_path: Path) -> None:
 def test_every_text_goes_in_and_plain_words_come_out(tmp_path: Path, case: str) -> None:
     document = scan(tmp_path / "scan.pdf")
     content = make_pdf(document, [CASES[case]])
-    assert np.array_equal(draw(content, 0), draw(document.path, 0))
+    assert np.array_equal(draw(content, 0), draw(document.content, 0))
     if case in ("plain", "markup", "astral", "5000 lines", "table", "truncated"):
         wanted = SINKS["text"].render(document, [CASES[case]]).decode().split()
         assert found_by_pdfium(content, 0).split() == wanted
@@ -251,13 +251,13 @@ def test_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_shared_and_inherited_resources_are_left_alone(tmp_path: Path) -> None:
     document = scan(tmp_path / "scan.pdf", pages=2)
-    with pikepdf.open(document.path, allow_overwriting_input=True) as pdf:
+    with pikepdf.open(document.content, allow_overwriting_input=True) as pdf:
         shared = pikepdf.Dictionary(ExtGState=pikepdf.Dictionary(G=pikepdf.Dictionary(CA=0.5)))
         for page in pdf.pages:
             del page.obj.Resources
         pdf.Root.Pages.Resources = pdf.make_indirect(shared)
         pdf.save()
-    document = source(document.path, 2)
+    document = source(document.content, 2)
     with pikepdf.open(io.BytesIO(make_pdf(document, reads(document, "one", "")))) as pdf:
         first, second = pdf.pages
         assert {"/ExtGState", "/Font"} == set(first.obj.Resources.keys())
@@ -266,28 +266,28 @@ def test_shared_and_inherited_resources_are_left_alone(tmp_path: Path) -> None:
 
 def test_encrypted_original_opens_with_its_password(tmp_path: Path) -> None:
     plain = scan(tmp_path / "plain.pdf")
-    with pikepdf.open(plain.path) as pdf:
+    with pikepdf.open(plain.content) as pdf:
         pdf.save(tmp_path / "locked.pdf", encryption=pikepdf.Encryption(owner="o", user="secret"))
     document = source(tmp_path / "locked.pdf", 1, "secret")
     content = make_pdf(document, reads(document, "hello"))
     assert found_by_pdfium(content, 0) == "hello"
-    assert np.array_equal(draw(content, 0), draw(document.path, 0, "secret"))
+    assert np.array_equal(draw(content, 0), draw(document.content, 0, "secret"))
 
 
 @pytest.mark.parametrize("trouble", ["locked", "damaged", "gone", "changed"])
 def test_original_that_does_not_open_becomes_pages_that_say_why(tmp_path: Path, trouble: str) -> None:
     document = scan(tmp_path / "scan.pdf", pages=2)
     if trouble == "locked":
-        with pikepdf.open(document.path, allow_overwriting_input=True) as pdf:
+        with pikepdf.open(document.content, allow_overwriting_input=True) as pdf:
             pdf.save(encryption=pikepdf.Encryption(owner="o", user="secret"))
-        document = source(document.path, 2)
+        document = source(document.content, 2)
     elif trouble == "damaged":
-        document.path.write_bytes(b"%PDF-1.7\nnothing")
-        document = source(document.path, 2)
+        document.content.write_bytes(b"%PDF-1.7\nnothing")
+        document = source(document.content, 2)
     elif trouble == "gone":
-        document.path.unlink()
+        document.content.unlink()
     else:
-        document.path.write_bytes(document.path.read_bytes() + b"\n")
+        document.content.write_bytes(document.content.read_bytes() + b"\n")
     content = SINKS["pdf"].render(document, reads(document, "a", "b"))
     reasons = {"locked": "password", "damaged": "PDF cannot be opened", "gone": "cannot be read", "changed": "has changed"}
     for page in range(2):
@@ -331,7 +331,7 @@ def test_record_says_where_the_text_comes_from(tmp_path: Path) -> None:
 
 def test_original_is_not_written(tmp_path: Path) -> None:
     document = scan(tmp_path / "scan.pdf")
-    document.path.chmod(0o444)
-    before = document.path.stat().st_mtime_ns, document.path.read_bytes()
+    document.content.chmod(0o444)
+    before = document.content.stat().st_mtime_ns, document.content.read_bytes()
     SINKS["pdf"].render(document, reads(document, WORDS))
-    assert (document.path.stat().st_mtime_ns, document.path.read_bytes()) == before
+    assert (document.content.stat().st_mtime_ns, document.content.read_bytes()) == before

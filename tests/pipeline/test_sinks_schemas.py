@@ -43,11 +43,11 @@ CHECKS = {name: schema_faults(name) for name in SCHEMAS} | {"hocr": faults}
 
 def render(name: str, pages: Sequence[PageText]) -> bytes:
     files = tuple(
-        OutputFile(one, f"a/scan.p{number}{SINKS[one].suffix}", number, SINKS[one].media_type, 7, HASH)
+        OutputFile(f"a/scan.p{number}{SINKS[one].suffix}", HASH, 7, one, number, SINKS[one].media_type)
         for one in ("alto", "page_xml")
         for number in range(len(pages))
     )
-    whole = OutputFile("pdf", "a/sc\udcffan \u05d0.pdf", None, "application/pdf", 7, HASH)
+    whole = OutputFile("a/sc\udcffan \u05d0.pdf", HASH, 7, "pdf", None, "application/pdf")
     return SINKS[name].render(SourceDocument(LABEL, PATH, HASH, len(pages), name="a/scan", files=(*files, whole)), pages)
 
 
@@ -59,7 +59,7 @@ def test_file_of_one_page_is_valid(name: str, case: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CHECKS if SINKS[name].scope != "page"])
 def test_file_of_all_pages_is_valid(name: str) -> None:
-    pages = [replace(one, ref=PageRef(PATH, HASH, number)) for number, one in enumerate(CASES.values())]
+    pages = [replace(one, ref=PageRef(HASH, number, PATH.name)) for number, one in enumerate(CASES.values())]
     assert CHECKS[name](render(name, pages)) == []
 
 

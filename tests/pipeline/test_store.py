@@ -15,7 +15,7 @@ HASH = "a" * 64
 
 
 def ref(page: int) -> PageRef:
-    return PageRef(Path("/in/scan.pdf"), HASH, page)
+    return PageRef(HASH, page, "scan.pdf")
 
 
 FULL = PageText(
@@ -25,9 +25,13 @@ FULL = PageText(
     "unsure",
     7,
     -0.7,
-    {"render": 0.5, "attempt_1": 2.0},
+    {"render": 0.5, "decode": 2.0},
     {"software": "test"},
-    (Attempt("", "looped", "again", 600, -0.1), Attempt("temperature 0.2", "low_confidence", "unsure", 7, -0.7)),
+    (
+        Attempt("looped", "again", 600, -0.1, seconds=2.0),
+        Attempt("low_confidence", "unsure", 7, -0.7, 90, 0.8, 0.2, 2, 1.5),
+    ),
+    1,
     (90, 3, 0, 100),
     {"mark_px": 12.0},
     Picture(100, 200, 72.0),
@@ -59,10 +63,10 @@ def test_record_of_the_same_page_is_replaced(store: PageStore) -> None:
 
 def test_document_is_known_by_its_content(store: PageStore) -> None:
     store.put(PAGES)
-    moved = PageRef(Path("/elsewhere/copy.pdf"), HASH, 1)
+    moved = PageRef(HASH, 1, "copy.pdf")
     found = store.get(moved)
     assert found is not None
-    assert (found.ref, found.reason) == (moved, "unreadable")
+    assert (found.ref.name, found.reason) == ("copy.pdf", "unreadable")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"text": "a"}', "null"])

@@ -88,7 +88,7 @@ class Pair:
         engine = Engine(self.model, slots=len(PAGES), context=CONTEXT, kv_cache="f32" if self.exact else "f16")
         found: list[list[int]] = [[] for _ in PAGES]
         for page in range(len(PAGES)):
-            engine.add(Request(self.prompt(page, turn), limit, stop_ids=stops, key=page))
+            engine.submit(Request(self.prompt(page, turn), limit, stop_ids=stops, key=page))
         while not engine.idle:
             for event in engine.step():
                 found[int(str(event.key))].append(event.token)

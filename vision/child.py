@@ -13,28 +13,37 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Literal
 
-from pagemill.pipeline.errors import Crashed, PageError, TimedOut, TooLarge
-
-ANSWERER = "pagemill.pipeline.render.worker:Renderer"
 START_SECONDS = 60.0
 CLOSE_SECONDS = 2.0
 ANSWERS_PER_PROCESS = 500  # then a fresh one: bounds what the libraries leak
 MEMORY_EXIT = 86  # exit code of a child that stopped itself over its memory limit
 READY = "ready"
 
-_MAIN = "import sys; from pagemill.pipeline.render.worker import main; main(*sys.argv[1:])"
+_MAIN = "import sys; from pagemill.vision.child_main import main; main(*sys.argv[1:])"
+
+FailureKind = Literal["crashed", "timed out", "memory", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFailure:
+    """Why a request has no answer.  memory: it needs more than the limit.  error: the answerer raised an exception."""
+
+    kind: FailureKind
+    message: str
 
 
 class Child:
     """A process that is started when it is asked, replaced when it dies, and asked again where the fault may not be the page's.
 
-    answerer: "module:name" of a callable without arguments whose result maps a request to a reply.  It must not import
-    the engine.  A request and a reply are picklable; a reply may be a PageError.
+    answerer: "module:name" of a callable without arguments whose result maps a request to a reply; both are picklable.
+    timeout_seconds, memory_bytes: of one request.
     """
 
-    def __init__(self, answerer: str = ANSWERER, *, timeout_seconds: float, memory_bytes: int) -> None:
+    def __init__(self, answerer: str, *, timeout_seconds: float, memory_bytes: int) -> None:
         self._answerer = answerer
         self._timeout_seconds = timeout_seconds
         self._memory_bytes = memory_bytes
@@ -86,7 +95,7 @@ class Child:
         self._send()
 
     def reply(self) -> object | None:
-        """The answer to the request in flight, a PageError if the child died or ran out of time, None while it works."""
+        """The answer to the request in flight, a ChildFailure if the child died or ran out of time, None while it works."""
         assert self._connection is not None
         try:
             while self._connection.poll(0):
@@ -102,8 +111,8 @@ class Child:
         was_ready = self._ready
         self._stop(kill=True)
         if not was_ready:
-            return self._failed(Crashed(f"the child process did not start within {START_SECONDS:g} s"))
-        return self._failed(TimedOut(f"page not finished within {self._timeout_seconds:g} s and stopped"))
+            return self._failed("crashed", f"the child process did not start within {START_SECONDS:g} s")
+        return self._failed("timed out", f"not finished within {self._timeout_seconds:g} s and stopped")
 
     def wait(self) -> object:
         """The answer, however long it takes."""
@@ -137,18 +146,18 @@ class Child:
         return reply
 
     def _died(self) -> object | None:
-        """Explain the death, or ask a fresh process if this one had answered before: an earlier page may have harmed it."""
+        """Explain the death, or ask a fresh process if this one had answered before: an earlier request may have harmed it."""
         assert self._process is not None
         had_answered = self._answers > 0
         code = self._stop()
         if had_answered:
             self._send()
             return None
-        return self._failed(_obituary(code, self._memory_bytes))
+        return self._failed(*_cause_of_death(code, self._memory_bytes))
 
-    def _failed(self, error: PageError) -> PageError:
+    def _failed(self, kind: FailureKind, message: str) -> ChildFailure:
         self._request = None
-        return error
+        return ChildFailure(kind, message)
 
     def _stop(self, *, kill: bool = False) -> int:
         """End the process if there is one, and reap it.  Returns its exit code, 0 where there was none."""
@@ -166,15 +175,14 @@ class Child:
         return code
 
 
-def _obituary(code: int, memory_bytes: int) -> PageError:
-    """Why a child with this exit code died."""
+def _cause_of_death(code: int, memory_bytes: int) -> tuple[FailureKind, str]:
     limit = f"{memory_bytes / 2**30:.1f} GiB"
     if code == MEMORY_EXIT:
-        return TooLarge(f"rendering needs more than {limit} of memory")
+        return "memory", f"more than {limit} of memory is needed"
     if code < 0:
         name = signal.Signals(-code).name
-        return Crashed(f"the child process died by {name}: the page is damaged, or needs more than {limit} of memory")
-    return Crashed(f"the child process ended with exit code {code}")
+        return "crashed", f"the child process died by {name}: its input is damaged, or needs more than {limit} of memory"
+    return "crashed", f"the child process ended with exit code {code}"
 
 
 def _environment() -> dict[str, str]:
