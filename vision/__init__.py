@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pagemill.vision.encoder import resolve_backend as resolve_backend
     from pagemill.vision.errors import BadPixels as BadPixels
     from pagemill.vision.errors import BrokenRows as BrokenRows
+    from pagemill.vision.fitting import fitted_size as fitted_size
     from pagemill.vision.patches import MULTIPLE_PX as MULTIPLE_PX
     from pagemill.vision.patches import Patches as Patches
-    from pagemill.vision.patches import fit as fit
     from pagemill.vision.patches import prepare as prepare
     from pagemill.vision.patches import to_patches as to_patches
     from pagemill.vision.protocol import Encoder as Encoder
@@ -46,7 +46,8 @@ __all__, __getattr__, __dir__ = exports(
         "child": "Child ChildFailure",
         "encoder": "BACKENDS load_encoder open_encoder resolve_backend",
         "errors": "BadPixels BrokenRows",
-        "patches": "MULTIPLE_PX Patches fit prepare to_patches",
+        "fitting": "fitted_size",
+        "patches": "MULTIPLE_PX Patches prepare to_patches",
         "protocol": "Encoder",
         "segments": "page_prompt",
         "spec": "VisionSpec",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pagemill.vision.errors import BadPixels
+from pagemill.vision.fitting import fitted_size
 from pagemill.vision.positions import Grid, block_order
 from pagemill.vision.spec import VisionSpec
 
@@ -41,10 +42,8 @@ def fit(width_px: int, height_px: int, spec: VisionSpec, multiple: int = MULTIPL
         raise BadPixels(f"a page needs at least 1 x 1 px, found {width_px} x {height_px}")
     if multiple % spec.patch_px:
         raise BadPixels(f"sides must be multiples of the patch of {spec.patch_px} px, found a multiple of {multiple}")
-    ratio = max(height_px / spec.longest_edge_px, width_px / spec.longest_edge_px)
-    if ratio > 1:
-        width_px, height_px = int(width_px / ratio), int(height_px / ratio)
-    return _raise_side(width_px, spec, multiple), _raise_side(height_px, spec, multiple)
+    width, height = fitted_size(width_px, height_px, spec.longest_edge_px, multiple)
+    return max(width, spec.block_px), max(height, spec.block_px)
 
 
 def prepare(image: Image.Image, spec: VisionSpec, multiple: int = MULTIPLE_PX) -> NDArray[np.float32]:
@@ -84,7 +83,3 @@ def to_patches(pixels: NDArray[np.float32], spec: VisionSpec) -> Patches:
     tiles = pixels.reshape(3, grid.rows, patch, grid.columns, patch).transpose(1, 3, 0, 2, 4)  # a view
     rows = tiles[block_order(grid, spec.merge)].reshape(grid.patches, spec.patch_width)
     return Patches(rows.astype(np.float32, copy=False), grid)
-
-
-def _raise_side(side_px: int, spec: VisionSpec, multiple: int) -> int:
-    return max(-(-side_px // multiple) * multiple, spec.block_px)

@@ -20,10 +20,9 @@ from pagemill.jobs.run.job import Inputs, ReaderOpener, find_inputs, inspect_inp
 from pagemill.jobs.run.progress import as_clock
 from pagemill.jobs.run.spec import JobSpec, resolve_job
 from pagemill.jobs.settings.layers import load_config
-from pagemill.pipeline import PageRef
+from pagemill.pipeline import SINKS, PageRef
 
 MOST_DOCUMENTS = 100
-ORIGINAL_FORMATS = frozenset({"pdf"})  # outputs that hold their original
 
 
 def check_job(inputs: Sequence[str], flags: Mapping[tuple[str, str], object], sample: int) -> int:
@@ -83,7 +82,7 @@ def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, meas
     _print("time", f"about {as_clock(left * each)}; less, where more pages are read at once than were measured")
     formats = job.config.output.formats
     size = measured.page_bytes(formats) * left
-    if ORIGINAL_FORMATS & set(formats):
+    if any(SINKS[name].needs_original for name in formats):
         size += sum(_size(document.found.path) for document in documents)
     free = shutil.disk_usage(_existing(job.output)).free
     _print("disk", f"about {size / 2**20:.2g} MiB for records and {', '.join(formats)}; {free / 2**20:.0f} MiB are free")

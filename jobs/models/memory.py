@@ -14,7 +14,7 @@ from pagemill.decoder import round_capacity
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.planned import PlannedPair, resolve_settings
 from pagemill.jobs.settings.config import Config
-from pagemill.vision import encoder_bytes
+from pagemill.vision import encoder_bytes, fitted_size
 
 SHARE_OF_FREE = 0.9
 """Of the memory that is free at the start; the rest is left to others."""
@@ -70,8 +70,8 @@ def fitting(slots: int, need: Need, budget: int) -> int:
 def need(config: Config, pair: PlannedPair) -> Need:
     """What a job takes: each part says it of itself."""
     text, spec, resolved = pair.text.plan, pair.encoder.spec, resolve_settings(config, pair)
-    multiple = config.vision.multiple_px
-    side = -(-resolved.longest_edge_px // multiple) * multiple // spec.patch_px
+    longest_px = resolved.longest_edge_px
+    side = fitted_size(longest_px, longest_px, longest_px, config.vision.multiple_px)[0] // spec.patch_px
     tokens = side**2 // spec.merge**2 + PROMPT_TOKENS + len(config.prompt.text) + config.engine.max_tokens
     positions = round_capacity(min(tokens, resolved.context))
     encoder = encoder_bytes(pair.encoder.plan, pair.arithmetic, side**2)

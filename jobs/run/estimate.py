@@ -12,20 +12,9 @@ from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.store import record_bytes
 from pagemill.jobs.run.job import Inputs, OpenReader, open_transcriber, page_requests
 from pagemill.jobs.run.spec import JobSpec
-from pagemill.pipeline import PageError, PageFailure, PageRef, PageText, RenderRequest, Transcriber
+from pagemill.pipeline import SINKS, PageError, PageFailure, PageRef, PageText, RenderRequest, Transcriber
 
 WAIT_SECONDS = 0.05
-#: How much a format takes beside the page's plain text, about: words with places take a line of markup each.
-TEXT_TIMES = {
-    "text": 1.0,
-    "markdown": 1.0,
-    "html": 1.3,
-    "jsonl": 3.0,
-    "dolma": 1.3,
-    "hocr": 8.0,
-    "alto": 12.0,
-    "page_xml": 15.0,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +31,7 @@ class Estimate:
         """What a page takes on the disk: its record, and its share of the outputs.  Copies of originals not included."""
         if not self.pages:
             return 0.0
-        return (self.record_bytes + self.text_bytes * sum(TEXT_TIMES.get(name, 0.0) for name in formats)) / self.pages
+        return (self.record_bytes + self.text_bytes * sum(SINKS[name].text_times for name in formats)) / self.pages
 
 
 def spread(documents: Sequence[Document], count: int) -> list[tuple[Document, PageRef]]:

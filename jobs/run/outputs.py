@@ -26,7 +26,6 @@ from pagemill.pipeline import (
     write_document,
 )
 
-ORIGINAL_FORMATS = frozenset({"pdf"})  # made of the original itself
 PERS: tuple[Per, ...] = ("document", "page")
 
 
@@ -106,7 +105,7 @@ class DocumentOutputs:
 
     def _password(self, path: Path) -> str | None:
         """Asked only for outputs that open the original; one that cannot be had is told there."""
-        if ORIGINAL_FORMATS.isdisjoint(self._formats):
+        if not any(SINKS[name].needs_original for name in self._formats):
             return None
         try:
             return self._open_original(path)

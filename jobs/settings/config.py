@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]  # YAML has lists only
 Pairs = Annotated[  # a mapping in YAML; hashable here, and in the order written
@@ -18,7 +19,17 @@ Pairs = Annotated[  # a mapping in YAML; hashable here, and in the order written
 ]
 Trouble = Literal["looped", "broken", "low_confidence", "truncated"]
 Unfinished = Literal["failed", "looped", "truncated", "low_confidence", "blank"]
-Format = Literal["text", "markdown", "html", "jsonl", "dolma", "hocr", "alto", "page_xml", "pdf", "mets"]
+
+
+def _known_format(name: str) -> str:
+    from pagemill.pipeline import SINKS  # loads lxml and pikepdf: only where formats are named
+
+    if name not in SINKS:
+        raise PydanticCustomError("format", "Input should be {names}", {"names": " or ".join(map(repr, SINKS))})
+    return name
+
+
+Format = Annotated[str, AfterValidator(_known_format)]
 
 
 class Section(BaseModel):

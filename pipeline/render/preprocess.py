@@ -1,8 +1,8 @@
 """At which size a page is rendered: the one rule that PDF pages and image files share.
 
-A page shrinks so that its longest side fits, then each side grows to a multiple of the model's patch block (the size that
-``vision.patches.fit`` gives; a test compares them).  A PDF page is drawn at exactly that size and an image file is resized
-to it once, in the child process; the vision stage then has nothing left to resample.
+A page shrinks so that its longest side fits, then each side grows to a multiple of the model's patch block.  A PDF page is
+drawn at exactly that size and an image file is resized to it once, in the child process; the vision stage then has nothing
+left to resample.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import floor, isfinite
 
 from pagemill.pipeline.errors import Degenerate, TooLarge
+from pagemill.vision import fitted_size
 
 MAX_ASPECT = 50
 MIN_SIDE_PX = 8
@@ -30,14 +31,6 @@ class RenderSettings:
     max_pixels: int = 200_000_000
 
 
-def fitted_size(width: float, height: float, settings: RenderSettings) -> tuple[int, int]:
-    """(width, height) in px: shrunk to the longest edge, never enlarged, then each side up to the multiple."""
-    ratio = max(width, height) / settings.longest_edge_px
-    if ratio > 1:
-        width, height = floor(width / ratio), floor(height / ratio)
-    return _up(width, settings.multiple_px), _up(height, settings.multiple_px)
-
-
 def pdf_size(width_pt: float, height_pt: float, settings: RenderSettings) -> tuple[int, int]:
     """(width, height) in px at which to draw a PDF page of this size in points."""
     if not (isfinite(width_pt) and isfinite(height_pt) and width_pt > 0 and height_pt > 0):
@@ -45,7 +38,7 @@ def pdf_size(width_pt: float, height_pt: float, settings: RenderSettings) -> tup
     scale = settings.max_dpi / POINTS_PER_INCH
     width, height = max(1, floor(width_pt * scale)), max(1, floor(height_pt * scale))
     _refuse_shape(width, height, settings)
-    return fitted_size(width, height, settings)
+    return fitted_size(width, height, settings.longest_edge_px, settings.multiple_px)
 
 
 def image_size(width: int, height: int, settings: RenderSettings) -> tuple[int, int]:
@@ -56,7 +49,7 @@ def image_size(width: int, height: int, settings: RenderSettings) -> tuple[int, 
             "scale it down, or raise max_pixels if the machine has the memory"
         )
     _refuse_shape(width, height, settings)
-    return fitted_size(width, height, settings)
+    return fitted_size(width, height, settings.longest_edge_px, settings.multiple_px)
 
 
 def _refuse_shape(width: int, height: int, settings: RenderSettings) -> None:
@@ -69,8 +62,3 @@ def _refuse_shape(width: int, height: int, settings: RenderSettings) -> None:
             f"page of {width} x {height} px: expected sides of at most {MAX_ASPECT} : 1, found {longest / shortest:.0f} : 1, "
             "which shrinks to unreadable letters; cut the strip into pages"
         )
-
-
-def _up(side: float, multiple_px: int) -> int:
-    """The next multiple at or above ``side``, at least one."""
-    return max(1, -(-int(side) // multiple_px)) * multiple_px

@@ -36,12 +36,15 @@ class Sink(Protocol):
     """One kind of output file.
 
     scope: what one file can hold: "page" for formats of single pages, "document" for those that are about all of it; the
-    others follow the job's ``output.per``.
+    others follow the job's ``output.per``.  text_times: how large a file is, about, as a multiple of the page's plain text;
+    words with places take a line of markup each.  needs_original: whether it is made of the original itself, which it holds.
     """
 
     suffix: str
     media_type: str
     scope: Scope
+    text_times: float
+    needs_original: bool
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The file's content.  pages: every page that it is about, in order, whatever its status."""

@@ -26,6 +26,8 @@ class AltoSink:
     suffix = ".alto.xml"
     media_type = "application/xml"
     scope: Scope = "any"
+    text_times = 12.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One ``Page`` element a page."""

@@ -22,6 +22,8 @@ class DolmaSink:
     suffix = ".dolma.jsonl"
     media_type = "application/jsonl"
     scope: Scope = "document"
+    text_times = 1.3
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One line."""

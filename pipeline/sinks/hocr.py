@@ -30,6 +30,8 @@ class HocrSink:
     suffix = ".hocr"
     media_type = "text/vnd.hocr+html"
     scope: Scope = "any"
+    text_times = 8.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One ``ocr_page`` a page."""

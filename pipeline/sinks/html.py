@@ -25,6 +25,8 @@ class HtmlSink:
     suffix = ".html"
     media_type = "text/html"
     scope: Scope = "any"
+    text_times = 1.3
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One ``section`` a page, with its status, and its facts folded away."""

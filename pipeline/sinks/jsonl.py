@@ -23,6 +23,8 @@ class JsonlSink:
     suffix = ".jsonl"
     media_type = "application/jsonl"
     scope: Scope = "any"
+    text_times = 3.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """One line a page."""

@@ -19,6 +19,8 @@ class MarkdownSink:
     suffix = ".md"
     media_type = "text/markdown"
     scope: Scope = "any"
+    text_times = 1.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The pages' Markdown behind their page comments."""

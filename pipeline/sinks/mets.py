@@ -28,6 +28,8 @@ class MetsSink:
     suffix = ".mets.xml"
     media_type = "application/xml"
     scope: Scope = "document"
+    text_times = 0.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The document's METS; ``document.files`` are the outputs that it lists."""

@@ -17,15 +17,15 @@ NAME_BYTES = 200  # of the 255 that file systems allow; the rest is for suffixes
 HASH_DIGITS = 8
 OWN_FOLDER = ".pagemill"  # in the output folder, with the ledger
 EXTENSIONS = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
-SUFFIXES = (".txt", ".md", ".html", ".jsonl", ".dolma.jsonl", ".hocr", ".alto.xml", ".page.xml", ".searchable.pdf", ".mets.xml")
 
 Source = TypeVar("Source", bound=str | os.PathLike[str])
 
 
-def output_names(inputs: Mapping[Source, PurePath], suffixes: Collection[str] = SUFFIXES) -> dict[Source, str]:
+def output_names(inputs: Mapping[Source, PurePath], suffixes: Collection[str]) -> dict[Source, str]:
     """input -> its output's name without the sink's suffix, relative to the output folder, with "/" between folders.
 
     inputs: each input's path or address -> where it lies in the mirrored tree (its bare name for a single file).
+    suffixes: that an output may have.
     ``a/scan.pdf`` becomes ``a/scan``.  All inputs that would share a name, also by letter case or by composed and decomposed
     accents, keep their extension (``scan.pdf``, ``scan.png``); those still alike get a hash of where they lie as well.
     """

@@ -45,6 +45,8 @@ class PageXmlSink:
     suffix = ".page.xml"
     media_type = "application/xml"
     scope: Scope = "page"
+    text_times = 15.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The file of the only page in ``pages``."""

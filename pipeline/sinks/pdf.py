@@ -30,6 +30,8 @@ class PdfSink:
     suffix = ".searchable.pdf"
     media_type = "application/pdf"
     scope: Scope = "document"
+    text_times = 0.0
+    needs_original = True
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The PDF."""

@@ -18,6 +18,8 @@ class TextSink:
     suffix = ".txt"
     media_type = "text/plain"
     scope: Scope = "any"
+    text_times = 1.0
+    needs_original = False
 
     def render(self, document: SourceDocument, pages: Sequence[PageText]) -> bytes:
         """The pages' text without Markdown."""

@@ -17,7 +17,7 @@ from PIL import Image
 from pagemill.pipeline.documents.content import document_hash
 from pagemill.pipeline.documents.documents import DocumentInfo, Inspector, inspect, open_document
 from pagemill.pipeline.errors import Degenerate, PageError, PasswordNeeded, TooLarge, Unreadable
-from pagemill.pipeline.render.preprocess import RenderSettings, fitted_size, image_size, pdf_size
+from pagemill.pipeline.render.preprocess import RenderSettings, image_size, pdf_size
 from tests.pipeline import inputs
 from tests.pipeline.inputs import page_object, page_tree, pdf_bytes, save
 
@@ -146,7 +146,7 @@ def test_each_page_of_a_lying_pdf_ends_on_its_own(tmp_path: Path, inspector: Ins
 )
 def test_pdf_is_drawn_at_exactly_the_size_that_the_model_takes(size_pt: tuple[float, float], size_px: tuple[int, int]) -> None:
     assert pdf_size(*size_pt, SETTINGS) == size_px
-    assert fitted_size(*size_px, SETTINGS) == size_px  # nothing left to resample
+    assert image_size(*size_px, SETTINGS) == size_px  # nothing left to resample
 
 
 def test_sizes_equal_those_of_the_vision_stage() -> None:

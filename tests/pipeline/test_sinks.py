@@ -12,7 +12,7 @@ import pytest
 from pagemill.pipeline.durable import temp_path, write_durably
 from pagemill.pipeline.page import PageRef, PageText
 from pagemill.pipeline.sinks import SINKS, Per, SourceDocument, output_names_of, write_document
-from pagemill.pipeline.sinks.names import SUFFIXES, output_names
+from pagemill.pipeline.sinks.names import output_names
 
 HASH = "ab" * 32
 HOSTILE = "\U00010348 \u202eevil\u2066 \x0c\x00 <b>&amp;\u2028 \ud800 end"
@@ -79,6 +79,7 @@ def test_jsonl_has_one_line_a_page() -> None:
     assert lines[1]["mean_log_prob"] is None
 
 
+SUFFIXES = [sink.suffix for sink in SINKS.values()]
 COUNTED = {
     "text": lambda content: content.count("\f") + 1,
     "markdown": lambda content: content.count("<!-- page"),
@@ -97,9 +98,12 @@ def test_every_sink_keeps_the_page_count_of_hostile_text(name: str) -> None:
     assert COUNTED[name](SINKS[name].render(of("scan.pdf", 3), pages).decode()) == 3
 
 
-def test_sinks_that_are_not_counted_are_of_one_page_or_have_tests_of_their_own() -> None:
-    assert SINKS.keys() - COUNTED.keys() == {"page_xml", "pdf"}
-    assert SINKS["page_xml"].scope == "page"
+@pytest.mark.parametrize("name", SINKS)
+def test_every_page_shows_in_every_sink(name: str) -> None:
+    pages = [PageText(ref(page), f"word{page}", "ok", tokens=1) for page in range(3)]
+    shown = [pages[:1], pages[1:2], pages[2:]] if SINKS[name].scope == "page" else [pages[:1], pages[:2], pages]
+    files = {SINKS[name].render(of("scan.pdf", 3), some) for some in [*shown, shown[-1]]}
+    assert len(files) == 3
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "jsonl"])
@@ -158,7 +162,7 @@ def test_html_keeps_tables() -> None:
 
 
 def test_every_sink_has_its_own_suffix() -> None:
-    assert sorted(sink.suffix for sink in SINKS.values()) == sorted(SUFFIXES)
+    assert len({sink.suffix for sink in SINKS.values()}) == len(SINKS)
 
 
 def test_write_document_writes_each_format_and_no_temp_file(tmp_path: Path) -> None:
@@ -208,7 +212,7 @@ def test_write_syncs_the_file_before_its_name_and_the_folder_after(tmp_path: Pat
 
 def names(*inputs: str) -> list[str]:
     """Output names of inputs that are mirrored as they are."""
-    found = output_names({Path("/in") / name: PurePath(name) for name in inputs})
+    found = output_names({Path("/in") / name: PurePath(name) for name in inputs}, SUFFIXES)
     return [found[Path("/in") / name] for name in inputs]
 
 
@@ -250,7 +254,7 @@ def test_no_two_inputs_share_an_output(inputs: tuple[str, ...], tmp_path: Path) 
 
 
 def test_files_of_one_name_from_two_folders_stay_apart() -> None:
-    found = output_names({Path("/a/scan.pdf"): PurePath("scan.pdf"), Path("/b/scan.pdf"): PurePath("scan.pdf")})
+    found = output_names({Path("/a/scan.pdf"): PurePath("scan.pdf"), Path("/b/scan.pdf"): PurePath("scan.pdf")}, SUFFIXES)
     assert len(set(found.values())) == 2
     assert all(name.startswith("scan.pdf-") for name in found.values())
 
@@ -258,4 +262,4 @@ def test_files_of_one_name_from_two_folders_stay_apart() -> None:
 @pytest.mark.parametrize("place", ["/etc/passwd", "../up.pdf", "a/../../b.pdf", ""])
 def test_name_outside_the_output_folder_is_refused(place: str) -> None:
     with pytest.raises(ValueError, match="inside the output folder"):
-        output_names({Path("/in/x.pdf"): PurePath(place)})
+        output_names({Path("/in/x.pdf"): PurePath(place)}, SUFFIXES)
