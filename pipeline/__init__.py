@@ -15,7 +15,7 @@ from pagemill.lazy import exports
 
 if TYPE_CHECKING:
     from pagemill.pipeline.documents.content import Content as Content
-    from pagemill.pipeline.documents.content import document_hash as document_hash
+    from pagemill.pipeline.documents.content import hash_content as hash_content
     from pagemill.pipeline.documents.documents import Inspector as Inspector
     from pagemill.pipeline.documents.raster import to_rgb as to_rgb
     from pagemill.pipeline.durable import TEMP_SUFFIX as TEMP_SUFFIX
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from pagemill.pipeline.sinks.facts import xml_name as xml_name
     from pagemill.pipeline.sinks.facts import xml_text as xml_text
     from pagemill.pipeline.sinks.markup import to_html as to_html
+    from pagemill.pipeline.sinks.names import OWN_FOLDER as OWN_FOLDER
     from pagemill.pipeline.sinks.names import name_key as name_key
     from pagemill.pipeline.sinks.names import output_names as output_names
     from pagemill.pipeline.stage import Stage as Stage
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "documents.content": "Content document_hash",
+        "documents.content": "Content hash_content",
         "documents.documents": "Inspector",
         "documents.raster": "to_rgb",
         "durable": "TEMP_SUFFIX temp_path write_durably",
@@ -87,7 +88,7 @@ __all__, __getattr__, __dir__ = exports(
         "sinks.document": "OutputFile",
         "sinks.facts": "confidence_of facts_of xml_name xml_text",
         "sinks.markup": "to_html",
-        "sinks.names": "name_key output_names",
+        "sinks.names": "OWN_FOLDER name_key output_names",
         "stage": "Stage WaitingStage",
         "trace": "NO_TRACE Trace open_trace",
         "transcriber": "ReadingStage Transcriber",

@@ -92,7 +92,7 @@ def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, meas
 
 def _done(job: JobSpec) -> set[PageRef]:
     """What earlier runs have done."""
-    if not job.ledger_path.is_file():
+    if not job.folder.ledger.is_file():
         return set()
     with open_view(job.output, oldest=1) as view:
         return view.done(job.model_hash, job.settings_hash)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.pulling import Choice, pull
-from pagemill.jobs.models.registry import FileFacts, KnownModel, installed, known_model, known_models, models_folder
+from pagemill.jobs.settings.registry import FileFacts, KnownModel, installed, known_model, known_models, models_folder
 
 UNKNOWN = "not known"
 

@@ -16,11 +16,11 @@ from tqdm import tqdm
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.ledger.disk import cannot_write
 from pagemill.jobs.ledger.ledger_view import PageRow
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.review.review import Reviewed, as_json, present_originals, read_pages, texts_of
 from pagemill.pipeline import PageFailure, PageImage, PageRef, Producer, RenderRequest, RenderSettings, xml_name
 
 TEMPLATE = "review.html"
-FILE_NAME = "review.html"
 IMAGES_SUFFIX = "_images"
 JPEG_QUALITY = 82
 WORKERS = 2
@@ -38,7 +38,7 @@ class ReviewWish:
 
 def write_review(folder: Path, wish: ReviewWish) -> int:
     """Writes the review page; prints where it lies."""
-    target = wish.output or folder / FILE_NAME
+    target = wish.output or OutputFolder(folder).review
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{target}: expected a file name that ends in .html for the review page")
     pages = read_pages(folder)

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from pagemill.jobs.cli.codes import NOT_AS_WRITTEN
 from pagemill.jobs.ledger.ledger_view import PageRow, open_view
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.ledger.records import StoredPages
-from pagemill.jobs.run.identity import hash_file
-from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
-from pagemill.pipeline import OutputFile
+from pagemill.pipeline import OutputFile, hash_content
 
 
 def verify_folder(folder: Path) -> int:
     """Prints a line for everything that is not as the ledger says; returns the exit code."""
     with open_view(folder) as view:
-        wrong = [f"damaged: {LEDGER_NAME}: {text}" for text in view.damage()]
+        wrong = [f"damaged: {OutputFolder(folder).ledger.relative_to(folder)}: {text}" for text in view.damage()]
         files = view.output_files()
         wrong += [told for file in files if (told := check_file(folder, file))]
         pages = list(view.pages())
@@ -36,7 +35,7 @@ def check_file(folder: Path, file: OutputFile) -> str:
     path = folder / file.name
     try:
         size = path.stat().st_size
-        if size == file.size_bytes and hash_file(path) == file.sha256:
+        if size == file.size_bytes and hash_content(path) == file.sha256:
             return ""
     except FileNotFoundError:
         return f"missing: {file.name}"
@@ -52,7 +51,7 @@ def _missing_records(folder: Path, pages: Sequence[PageRow]) -> Iterator[str]:
     done = [page for page in pages if page.status not in ("left", "in work")]
     done.sort(key=lambda page: (page.model_hash, page.settings_hash))
     for (model_hash, settings_hash), group in groupby(done, lambda page: (page.model_hash, page.settings_hash)):
-        place = pages_folder(folder, model_hash, settings_hash)
+        place = OutputFolder(folder).pages(model_hash, settings_hash)
         if place.is_dir():
             yield from _without_record(place, group)
         else:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
-from pagemill.jobs.inputs.remote import is_url
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.run.job import ReaderOpener
 from pagemill.jobs.run.progress import Progress, Snapshot, open_progress
 from pagemill.jobs.run.spec import resolve_job
 from pagemill.jobs.run.stopping import Stopper
+from pagemill.jobs.settings.addresses import is_url
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.layers import load_config
 from pagemill.jobs.watch.batches import Batches
@@ -76,7 +77,7 @@ def places_of(config: Config) -> Places:
         output,
         Path(watch.done_folder or output / "done").absolute(),
         Path(watch.failed_folder or output / "failed").absolute(),
-        Path(watch.health_file or output / ".pagemill" / "health.json").absolute(),
+        Path(watch.health_file or OutputFolder(output).health).absolute(),
     )
     outputs = {"output.folder": output, "watch.done_folder": places.done, "watch.failed_folder": places.failed}
     check_places(places.roots, {**outputs, "watch.health_file": places.health})
@@ -121,7 +122,7 @@ def run_watch(
 
 
 def _open_journal(output: Path, *, forget_failures: bool) -> Journal:
-    path = output / ".pagemill" / "watch.jsonl"
+    path = OutputFolder(output).watch_journal
     try:
         journal = Journal(path)
     except OSError as error:
@@ -144,7 +145,7 @@ def _tell(finished: Sequence[Finished], progress: Progress) -> None:
 @contextmanager
 def _only_watch(output: Path) -> Iterator[None]:
     """One watch an output folder.  Raises LedgerError when another one runs."""
-    path = output / ".pagemill" / "watch.lock"
+    path = OutputFolder(output).watch_lock
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

@@ -18,12 +18,11 @@ from pagemill.jobs.errors import InputError
 from pagemill.jobs.inputs.archives import Archive, Member, is_archive
 from pagemill.jobs.inputs.input_cache import InputCache
 from pagemill.jobs.inputs.origins import Origin, printable
-from pagemill.jobs.inputs.remote import find_remote, is_url
-from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import WHOLE_DOCUMENT, PageError, PageRef, TooLarge, Unreadable
+from pagemill.jobs.inputs.remote import find_remote
+from pagemill.jobs.settings.addresses import LIST_SIGN, is_url
+from pagemill.pipeline import WHOLE_DOCUMENT, PageError, PageRef, TooLarge, Unreadable, hash_content
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
-LIST_SIGN = "@"
 MOST_NAMED = 10  # missing inputs in one message
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -103,7 +102,7 @@ def open_documents(
             if file.error is not None:
                 raise file.error
             ensure(file.path)
-            content_hash = hash_file(file.path)
+            content_hash = hash_content(file.path)
         except PageError as error:
             yield _unopened(file, error)
             continue

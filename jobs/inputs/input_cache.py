@@ -18,8 +18,7 @@ from typing import IO, Self
 
 from pagemill.jobs.inputs.archives import Archive
 from pagemill.jobs.inputs.origins import Origin
-from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import Unreadable
+from pagemill.pipeline import Unreadable, hash_content
 
 LOCK_NAME = "lock"
 NAME_BYTES = 100
@@ -91,7 +90,7 @@ class InputCache:
 
     def _check(self, path: Path, origin: Origin) -> None:
         """A second copy must equal the first, or pages of two documents would be mixed."""
-        found = hash_file(path)
+        found = hash_content(path)
         if self._hashes.setdefault(path, found) != found:
             path.unlink()
             raise Unreadable(f"{origin.label} changed since this run began: start it again")

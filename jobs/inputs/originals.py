@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pagemill.jobs.run.identity import hash_file
-from pagemill.pipeline import Replaced
+from pagemill.pipeline import Replaced, hash_content
 
 Signature = tuple[int, int, int, int]
 
@@ -26,7 +25,7 @@ class Originals:
         if seen is None or seen == now:
             return
         try:
-            is_same = now is not None and hash_file(path) == document_hash
+            is_same = now is not None and hash_content(path) == document_hash
         except OSError:
             is_same = False
         if not is_same:

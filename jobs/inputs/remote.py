@@ -9,24 +9,22 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.inputs.origins import copy_bounded
+from pagemill.jobs.settings.addresses import WEB, protocol, shown_url
 from pagemill.pipeline import PageError, Unreachable, Unreadable
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-WEB = frozenset({"http", "https"})
 LISTING = frozenset({"s3", "memory"})  # memory: fsspec's own, within one process
 TRIES = 3
 WAIT_SECONDS = 1.0  # before the second try; doubles
 CONNECT_SECONDS, SILENCE_SECONDS = 30.0, 60.0
-_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -77,17 +75,6 @@ class Remote:
             raise OSError(f"expected {size} bytes, found {copied}")
 
 
-def is_url(text: str) -> bool:
-    """Is this an address, and not the name of a file?"""
-    return _URL.match(text) is not None
-
-
-def protocol(url: str) -> str:
-    """What stands before the "://"."""
-    found = _URL.match(url)
-    return found[1].lower() if found else ""
-
-
 def find_remote(url: str, is_document: Callable[[str], bool]) -> list[tuple[Remote, PurePosixPath]]:
     """The files at an address, each with its place below it; none where there are none.  Raises InputError."""
     kind = protocol(url)
@@ -105,15 +92,6 @@ def find_remote(url: str, is_document: Callable[[str], bool]) -> list[tuple[Remo
         raise InputError(
             f"{shown_url(url)}: expected files, found {type(error).__name__}: {error}; check address, network and credentials"
         ) from error
-
-
-def shown_url(url: str) -> str:
-    """An address without user, password and query, for people and records."""
-    parts = urlsplit(url)
-    if protocol(url) not in WEB:
-        return url
-    query = f"#{sha256(parts.query.encode()).hexdigest()[:8]}" if parts.query else ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
 
 
 def _refusal(error: BaseException) -> str:

@@ -12,8 +12,8 @@ from pagemill.jobs.errors import InputError, LedgerError
 from pagemill.jobs.ledger.disk import database_errors
 from pagemill.jobs.ledger.ledger import BUSY_SECONDS
 from pagemill.jobs.ledger.migrations import MIGRATIONS
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.ledger.owner import Owner, is_dead, this_process
-from pagemill.jobs.run.spec import LEDGER_NAME
 from pagemill.pipeline import OutputFile, PageRef
 
 FINAL_STATUS = (
@@ -110,9 +110,11 @@ def open_view(folder: Path, oldest: int = len(MIGRATIONS)) -> Iterator[LedgerVie
 
     oldest: the earliest version that has what is asked for; ``done`` is answered by all.
     """
-    path = folder / LEDGER_NAME
+    path = OutputFolder(folder).ledger
     if not path.is_file():
-        raise InputError(f"{folder}: expected an output folder of Pagemill, found no {LEDGER_NAME} in it; check the path")
+        raise InputError(
+            f"{folder}: expected an output folder of Pagemill, found no {path.relative_to(folder)} in it; check the path"
+        )
     with database_errors(path, BUSY_SECONDS):
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.models.registry import installed, known_model, models_folder
 from pagemill.jobs.settings.config import ModelSection
+from pagemill.jobs.settings.registry import ModelFiles, installed, known_model, models_folder
 
 _JOBS = Path(__file__).resolve().parents[1]
 SAMPLE_FOLDERS = (_JOBS / "sample_model", _JOBS.parent / "samples" / "model")  # in a wheel, in a source tree
@@ -18,22 +17,12 @@ REAL_MODEL_ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """A text model and its vision encoder.  embedded: it is the small sample model."""
-
-    text: Path
-    mmproj: Path
-    embedded: bool = False
-
-
 def find_model(section: ModelSection) -> ModelFiles:
     """The files of a job.  Raises ConfigError when only one is named, or none and the sample model is not there."""
     if section.name:
         if section.text or section.mmproj:
             raise ConfigError(["model: expected either name or text and mmproj, found both; leave one out"])
-        pair = installed(known_model(section.name), models_folder(section.folder))
-        return ModelFiles(pair.text, pair.mmproj)
+        return installed(known_model(section.name), models_folder(section.folder))
     if section.text and section.mmproj:
         return ModelFiles(Path(section.text), Path(section.mmproj))
     if section.text or section.mmproj:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pagemill.decoder import Isa, ModelError, PlannedModel, Refused, detect, numeric_class, plan_model
-from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.settings.config import Config
+from pagemill.jobs.settings.registry import ModelFiles
 from pagemill.vision import Arithmetic, PlannedEncoder, resolve_arithmetic, resolve_backend
 from pagemill.vision import plan_encoder as plan_vision
 

@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from pagemill.decoder import ModelError
 from pagemill.jobs.errors import InputError, OutputError
-from pagemill.jobs.models.registry import FileFacts, KnownModel, Pair, how_to_get, write_manifest
-from pagemill.jobs.run.identity import hash_file
+from pagemill.jobs.settings.registry import FileFacts, KnownModel, ModelFiles, how_to_get, write_manifest
+from pagemill.pipeline import hash_content
 
 PART_SUFFIX = ".part"
 
@@ -38,7 +38,7 @@ class Choice:
 
 def pull(
     model: KnownModel, folder: Path, tell: Callable[[str], None], choice: Choice = Choice(), endpoint: str | None = None
-) -> Pair:
+) -> ModelFiles:
     """Fetches what is missing into the model's folder.  Raises InputError, ModelError, OutputError.
 
     Whole files that are there already are checked and kept; an interrupted download goes on where it stopped.
@@ -58,13 +58,13 @@ def pull(
     record = {
         "repository": model.gguf,
         "revision": commit,
-        "files": {kind: {"name": file.name, "sha256": hash_file(place / file.name)} for kind, file in wanted.items()},
+        "files": {kind: {"name": file.name, "sha256": hash_content(place / file.name)} for kind, file in wanted.items()},
     }
     try:
         write_manifest(place, record)
     except OSError as error:
         raise _cannot_write(place, error) from error
-    return Pair(place / wanted["text"].name, place / wanted["mmproj"].name)
+    return ModelFiles(place / wanted["text"].name, place / wanted["mmproj"].name)
 
 
 def _look_up(model: KnownModel, folder: Path, endpoint: str | None) -> tuple[str, dict[str, Wanted]]:
@@ -120,7 +120,7 @@ def _fetch(
     part = path.with_name(f".{path.name}.{commit[:12]}{PART_SUFFIX}")
     _download(model, commit, file, part, folder, endpoint)
     if not _has_right_checksum(part, file):
-        found = hash_file(part)
+        found = hash_content(part)
         part.unlink()
         path.unlink(missing_ok=True)
         raise ModelError(
@@ -162,7 +162,7 @@ def _download(model: KnownModel, commit: str, file: Wanted, part: Path, folder: 
 
 def _has_right_checksum(path: Path, file: Wanted) -> bool:
     if file.sha256 is not None:
-        return hash_file(path) == file.sha256
+        return hash_content(path) == file.sha256
     return file.size_bytes is None or path.stat().st_size == file.size_bytes
 
 

@@ -14,10 +14,9 @@ from rapidfuzz.distance import Indel
 
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.ledger.ledger_view import PageRow, open_view
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.ledger.records import StoredPages
-from pagemill.jobs.run.identity import hash_file
-from pagemill.jobs.run.spec import pages_folder
-from pagemill.pipeline import PageRef, PageText, confidence_of, facts_of, to_html, without_boxes, xml_text
+from pagemill.pipeline import PageRef, PageText, confidence_of, facts_of, hash_content, to_html, without_boxes, xml_text
 
 MOST_COMPARED_WORDS = 20_000  # of a page; beyond that it only says that it differs
 
@@ -38,7 +37,7 @@ def read_pages(folder: Path) -> list[Reviewed]:
         if run is None:
             raise InputError(f"{folder}: expected a run to review, found none in its ledger")
         pages = list(view.pages(run))
-    records = pages_folder(folder, run.model_hash, run.settings_hash)
+    records = OutputFolder(folder).pages(run.model_hash, run.settings_hash)
     labels = _short_names({page.source for page in pages})
     if not records.is_dir():
         return [Reviewed(page, labels[page.source], None) for page in pages]
@@ -55,7 +54,7 @@ def present_originals(pages: Iterable[Reviewed]) -> Iterator[PageRow]:
         members = list(group)
         path = Path(source)
         try:
-            same = path.is_file() and hash_file(path) == members[0].ref.document_hash
+            same = path.is_file() and hash_content(path) == members[0].ref.document_hash
         except OSError:
             same = False
         if same:

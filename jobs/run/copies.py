@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pagemill.jobs.errors import ConfigError, OutputError
-from pagemill.jobs.inputs.remote import LISTING, connect, protocol, shown_url
+from pagemill.jobs.inputs.remote import LISTING, connect
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.run.spec import JobSpec
+from pagemill.jobs.settings.addresses import protocol, shown_url
 from pagemill.pipeline import TEMP_SUFFIX, write_durably
 
-RECORD_NAME = ".pagemill/copied.json"
 COPY_SECONDS = 60.0  # between copies while a job runs
 
 _log = logging.getLogger("pagemill")
@@ -50,7 +51,7 @@ class OutputCopies:
                 f"whole in {self._folder}: mend the address or the credentials, then give the same command again"
             ) from error
         finally:
-            write_durably(self._folder / RECORD_NAME, json.dumps({"url": self._url, "files": copied}).encode())
+            write_durably(OutputFolder(self._folder).copied, json.dumps({"url": self._url, "files": copied}).encode())
         return len(new)
 
     def copy_sometimes(self) -> None:
@@ -66,7 +67,7 @@ class OutputCopies:
     def _files(self) -> Iterator[tuple[str, Stamp]]:
         """The outputs, whole ones only: name -> stamp.  Names that are no UTF-8 cannot be there."""
         for parent, folders, names in os.walk(self._folder):
-            folders[:] = sorted(folder for folder in folders if Path(parent, folder) != self._folder / ".pagemill")
+            folders[:] = sorted(folder for folder in folders if Path(parent, folder) != OutputFolder(self._folder).state)
             for name in sorted(names):
                 path = Path(parent, name)
                 if not name.endswith(TEMP_SUFFIX):
@@ -75,7 +76,7 @@ class OutputCopies:
 
     def _copied(self) -> dict[str, Stamp]:
         try:
-            record = json.loads((self._folder / RECORD_NAME).read_bytes())
+            record = json.loads((OutputFolder(self._folder).copied).read_bytes())
             return dict(record["files"]) if record["url"] == self._url else {}
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged: copying again harms nothing
             return {}

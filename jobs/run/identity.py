@@ -9,20 +9,15 @@ from pathlib import Path
 
 from pagemill.jobs.models.planned import Resolved
 from pagemill.jobs.settings.config import SHAPES_TEXT, Config
+from pagemill.pipeline import hash_content
 
 SETTINGS_VERSION = 2
 """Raised when the same settings begin to mean other text; finished work of before then counts as other work."""
 
 
-def hash_file(path: Path) -> str:
-    """sha256 of a file's bytes, hexadecimal.  Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def hash_model(text: Path, mmproj: Path) -> str:
     """One hash of both files, hexadecimal.  Raises OSError."""
-    return hashlib.sha256(f"{hash_file(text)}:{hash_file(mmproj)}".encode("ascii")).hexdigest()
+    return hashlib.sha256(f"{hash_content(text)}:{hash_content(mmproj)}".encode("ascii")).hexdigest()
 
 
 def hash_settings(config: Config, resolved: Resolved) -> str:

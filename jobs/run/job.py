@@ -93,7 +93,7 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
         stopper = stack.enter_context(Stopper())
         copies = copies_of(job)
         inputs = find_inputs(stack, job, files)
-        ledger = Ledger(job.ledger_path, this_process())
+        ledger = Ledger(job.folder.ledger, this_process())
         stack.callback(ledger.close)
         ledger.begin(job.model_hash, job.settings_hash, job.said, time.time())
         documents = inspect_inputs(job, inputs)
@@ -140,7 +140,7 @@ class Inputs:
 def find_inputs(stack: ExitStack, job: JobSpec, files: Sequence[Found] | None = None) -> Inputs:
     """The files that a job names.  stack: ends what is opened.  files: where they are known.  Raises InputError."""
     section = job.config.input
-    cache = stack.enter_context(InputCache(job.inputs_folder, section.cache_bytes, kept=job.config.render.ahead + 1))
+    cache = stack.enter_context(InputCache(job.folder.inputs, section.cache_bytes, kept=job.config.render.ahead + 1))
     if files is None:
         files = find_files(job.inputs, cache, lambda label, place: password_for(section, label, place))
     originals = Originals(file.path for file in files if file.origin is None)
@@ -160,7 +160,7 @@ def _build(
 ) -> Runner:
     provenance = provenance_of(job)
     opened = stack.enter_context(open_reader(job, provenance))
-    store = StoredPages(job.pages_folder)
+    store = StoredPages(job.folder.pages(job.model_hash, job.settings_hash))
     stack.callback(store.close)
     outputs = DocumentOutputs(job.output, job.config.output.formats, ledger, store, job.config.output.per, inputs.open_original)
     outputs.name_documents(documents)

@@ -19,7 +19,6 @@ from pagemill.jobs.run.job import PageEnd, Report
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.pipeline import write_durably
 
-NAME = "report.json"
 VERSION = 1
 STATUSES = ("ok", "retried", "low_confidence", "blank", "truncated", "looped", "failed", "left")
 MOST_ROWS = 20
@@ -27,7 +26,7 @@ MOST_ROWS = 20
 
 def write_report(job: JobSpec, report: Report) -> Path:
     """Writes report.json.  Raises OutputError.  Only its "run" differs between two ways to the same end."""
-    path = job.output / NAME
+    path = job.folder.report
     try:
         write_durably(path, json.dumps(_as_json(job, report), indent=1, ensure_ascii=True).encode() + b"\n")
     except OSError as error:

@@ -9,16 +9,13 @@ from pathlib import Path
 
 from pagemill.decoder import available_cores
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.inputs.discover import LIST_SIGN
-from pagemill.jobs.inputs.remote import is_url, shown_url
-from pagemill.jobs.models.files import ModelFiles, find_model
+from pagemill.jobs.ledger.output_folder import OutputFolder
+from pagemill.jobs.models.files import find_model
 from pagemill.jobs.models.planned import PlannedPair, Resolved, plan_pair, resolve_settings
 from pagemill.jobs.run.identity import hash_model, hash_settings
+from pagemill.jobs.settings.addresses import LIST_SIGN, is_url, shown_url
 from pagemill.jobs.settings.config import Config
-
-LEDGER_NAME = ".pagemill/ledger.sqlite3"
-PAGES_NAME = ".pagemill/pages"
-INPUTS_NAME = ".pagemill/inputs"
+from pagemill.jobs.settings.registry import ModelFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +57,9 @@ class JobSpec:
         return json.dumps(settings)
 
     @property
-    def ledger_path(self) -> Path:
-        """Where the ledger lies."""
-        return self.output / LEDGER_NAME
-
-    @property
-    def inputs_folder(self) -> Path:
-        """Where documents that do not lie on this machine are brought while the job runs."""
-        return self.output / INPUTS_NAME
-
-    @property
-    def pages_folder(self) -> Path:
-        """Where the finished pages of this model and these settings lie."""
-        return pages_folder(self.output, self.model_hash, self.settings_hash)
-
-
-def pages_folder(output: Path, model_hash: str, settings_hash: str) -> Path:
-    """Where the finished pages of a model and settings lie in an output folder."""
-    return output / PAGES_NAME / f"{model_hash[:16]}-{settings_hash[:16]}"
+    def folder(self) -> OutputFolder:
+        """Where everything lies below the output folder."""
+        return OutputFolder(self.output)
 
 
 def resolve_job(config: Config) -> JobSpec:

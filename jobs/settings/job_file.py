@@ -11,8 +11,7 @@ from pathlib import Path
 import yaml
 
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.inputs.discover import LIST_SIGN
-from pagemill.jobs.inputs.remote import is_url
+from pagemill.jobs.settings.addresses import LIST_SIGN, is_url
 from pagemill.jobs.settings.config import PATH_KEYS
 from pagemill.jobs.settings.places import Key, Layer, Tree, dotted, shown
 

@@ -16,10 +16,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from pagemill.jobs.errors import ConfigError
-from pagemill.jobs.models.registry import known_model
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.job_file import read_job_file
 from pagemill.jobs.settings.places import Key, Layer, Tree, dotted, shown
+from pagemill.jobs.settings.registry import known_model
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

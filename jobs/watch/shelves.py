@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from pagemill.jobs.run.identity import hash_file
 from pagemill.jobs.watch.arrivals import Arrival, stamp_of
-from pagemill.pipeline import temp_path, write_durably
+from pagemill.pipeline import hash_content, temp_path, write_durably
 
 REASON_SUFFIX = ".reason.json"
 NAME_BYTES = 255
@@ -123,7 +122,7 @@ def _move_across(path: Path, place: Path) -> None:
         shutil.copy2(path, temp)
         with temp.open("rb") as file:
             os.fsync(file.fileno())
-        if hash_file(temp) != hash_file(path):
+        if hash_content(temp) != hash_content(path):
             raise OSError(errno.EIO, "its copy differs, so it stays", str(path))
         temp.rename(place)
     finally:

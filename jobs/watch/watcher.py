@@ -16,10 +16,10 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from pagemill.jobs.errors import ConfigError, JobError
-from pagemill.jobs.run.identity import hash_file
 from pagemill.jobs.watch.arrivals import Arrival, Scan, Settling, Stamp, relative_to, scan, stamp_of
 from pagemill.jobs.watch.journal import Entry, Journal
 from pagemill.jobs.watch.shelves import Shelves
+from pagemill.pipeline import hash_content
 
 HINT_SECONDS = 1.0  # a burst of events brings one scan a second
 LONGEST_WAIT_SECONDS = 600.0
@@ -199,7 +199,7 @@ class Watcher:
                 file.read(1)
             known = self._journal.get(path)
             is_known = known is not None and not known.moved_to
-            content_hash = hash_file(path) if is_known or self._shelves.moves else ""
+            content_hash = hash_content(path) if is_known or self._shelves.moves else ""
             if known is not None and is_known and known.content_hash == content_hash:
                 if stamp_of(path) == stamp:  # touched, or shown with another inode after a mount: the same bytes
                     self._journal.put(path, Entry(stamp, known.content_hash, known.verdict))

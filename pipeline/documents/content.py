@@ -19,7 +19,7 @@ def size_of(content: Content) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
-def document_hash(content: Content) -> str:
+def hash_content(content: Content) -> str:
     """sha256 of the content, hexadecimal: the identity of a document, whatever its name.  Raises OSError."""
     with open_content(content) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

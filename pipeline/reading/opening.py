@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pagemill.decoder import Engine, Team, load_model, plan_model
-from pagemill.pipeline.documents.content import Content, document_hash
+from pagemill.pipeline.documents.content import Content, hash_content
 from pagemill.pipeline.documents.documents import open_document
 from pagemill.pipeline.page import PageImage, PageRef, PageText
 from pagemill.pipeline.reading.reader import PageReader
@@ -58,7 +58,7 @@ def _images(documents: Iterable[str | Content], settings: RenderSettings) -> Ite
     for number, one in enumerate(documents, 1):
         content = one if isinstance(one, bytes) else Path(one)
         name = f"document {number}" if isinstance(content, bytes) else content.name
-        digest = document_hash(content)
+        digest = hash_content(content)
         with closing(open_document(content, None)) as document:
             for page in range(document.pages):
                 yield render_page(document, PageRef(digest, page, name), settings)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 NAME_BYTES = 200  # of the 255 that file systems allow; the rest is for suffixes
 HASH_DIGITS = 8
-OWN_FOLDER = ".pagemill"  # in the output folder, with the ledger
+OWN_FOLDER = ".pagemill"  # below the output folder, no output: its owner keeps its state there
 EXTENSIONS = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", ".tiff"})
 
 Source = TypeVar("Source", bound=str | os.PathLike[str])

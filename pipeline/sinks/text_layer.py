@@ -13,7 +13,7 @@ from io import BytesIO
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
 
-from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.content import hash_content
 from pagemill.pipeline.documents.documents import sniff
 from pagemill.pipeline.errors import PageError, PasswordNeeded, Unreadable
 from pagemill.pipeline.geometry import PageGeometry
@@ -54,7 +54,7 @@ class PdfMaker:
 def make_pdf(document: SourceDocument, pages: Sequence[PageText]) -> bytes:
     """The original with the text of ``pages`` on its pages.  Raises PageError where it does not open."""
     is_pdf = sniff(document.content) == "pdf"
-    if document_hash(document.content) != document.content_hash:
+    if hash_content(document.content) != document.content_hash:
         raise Unreadable("the original has changed since it was read: run the job again")
     with _open(document) if is_pdf else image_pages(document.content, pages) as pdf:
         if not len(pdf.pages):

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pagemill.jobs.cli.run import tell
-from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.run import runner
 from pagemill.jobs.run.job import OpenReader, run_job
 from pagemill.jobs.run.progress import NoProgress
 from pagemill.jobs.run.report import write_report
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config, RenderSection
+from pagemill.jobs.settings.registry import ModelFiles
 from pagemill.pipeline.page import PageImage, PageRef, PageText
 from pagemill.pipeline.reading.settings import ReadSettings
 from tests.fakes import EchoReader

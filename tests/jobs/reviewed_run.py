@@ -7,10 +7,10 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from pagemill.jobs.ledger.ledger import Ledger, Outcome
+from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.ledger.owner import this_process
 from pagemill.jobs.ledger.records import StoredPages
-from pagemill.jobs.run.spec import LEDGER_NAME, pages_folder
-from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.content import hash_content
 from pagemill.pipeline.page import PageRef, PageText
 
 MODEL, SETTINGS = "m" * 64, "s" * 64
@@ -40,11 +40,11 @@ def make_run(output: Path, inputs: list[Path], last_words: str = "and the last p
         (one, 0, PageText(ref(one, 0), HOSTILE, "low_confidence", "confidence 0.05", 4, -3.0)),
         (gone, 0, PageText(ref(gone, 0), "", "failed", "not a document: <b>")),
     ]
-    ledger = Ledger(output / LEDGER_NAME, this_process())
+    ledger = Ledger(OutputFolder(output).ledger, this_process())
     try:
         ledger.begin(MODEL, SETTINGS, "{}", 0.0)
         ledger.want([text.ref for _, _, text in pages], [str(path) for path, _, _ in pages])
-        store = StoredPages(pages_folder(output, MODEL, SETTINGS))
+        store = StoredPages(OutputFolder(output).pages(MODEL, SETTINGS))
         store.put([text for _, _, text in pages])
         store.close()
         texts = {text.ref: text for _, _, text in pages}
@@ -58,4 +58,4 @@ def make_run(output: Path, inputs: list[Path], last_words: str = "and the last p
 
 def ref(path: Path, page: int) -> PageRef:
     """A page of a file."""
-    return PageRef(document_hash(path), page, path.name)
+    return PageRef(hash_content(path), page, path.name)

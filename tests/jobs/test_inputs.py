@@ -19,7 +19,8 @@ from pagemill.jobs.errors import InputError
 from pagemill.jobs.inputs.discover import Found, find_files, open_documents
 from pagemill.jobs.inputs.input_cache import InputCache
 from pagemill.jobs.inputs.passwords import Passwords, password_for
-from pagemill.jobs.inputs.remote import Remote, shown_url
+from pagemill.jobs.inputs.remote import Remote
+from pagemill.jobs.settings.addresses import shown_url
 from pagemill.jobs.settings.config import InputSection
 from pagemill.pipeline.errors import PageError, PasswordNeeded, TooLarge, Unreachable, Unreadable
 from tests.jobs.web import Web, serve

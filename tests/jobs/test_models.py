@@ -18,12 +18,13 @@ import pytest
 
 from pagemill.decoder.errors import ModelError
 from pagemill.jobs.errors import ConfigError, InputError
-from pagemill.jobs.models import pulling, registry
+from pagemill.jobs.models import pulling
 from pagemill.jobs.models.files import SAMPLE_FOLDERS, find_model
 from pagemill.jobs.models.pulling import Choice, pull
-from pagemill.jobs.models.registry import KnownModel, installed, known_model, known_models, models_folder
+from pagemill.jobs.settings import registry
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.layers import load_config
+from pagemill.jobs.settings.registry import KnownModel, installed, known_model, known_models, models_folder
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "c" * 40

@@ -12,9 +12,9 @@ from pagemill.decoder.errors import ModelError
 from pagemill.decoder.gguf.files import open_file
 from pagemill.jobs.cli import plan as plan_command
 from pagemill.jobs.cli.plan import print_plan
-from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.models.planned import plan_pair
 from pagemill.jobs.settings.config import Config
+from pagemill.jobs.settings.registry import ModelFiles
 from tests.answers import ROOT
 from tests.build import tiny_parts
 

@@ -15,13 +15,13 @@ from pagemill.jobs.inputs.discover import Document, Found
 from pagemill.jobs.ledger.ledger import Ledger
 from pagemill.jobs.ledger.owner import this_process
 from pagemill.jobs.ledger.records import StoredPages
-from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.run.job import OpenReader, run_job
 from pagemill.jobs.run.outputs import DocumentOutputs
 from pagemill.jobs.run.progress import Snapshot
 from pagemill.jobs.run.runner import Rules, Runner, Stages
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config
+from pagemill.jobs.settings.registry import ModelFiles
 from pagemill.pipeline.page import PageImage, PageText
 from pagemill.pipeline.render.preprocess import RenderSettings
 from pagemill.pipeline.render.renderer import RenderRequest

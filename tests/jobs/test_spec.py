@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pagemill.jobs.models.files import ModelFiles
 from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config
+from pagemill.jobs.settings.registry import ModelFiles
 
 
 def test_remembered_settings_are_a_job_again_with_absolute_paths_and_without_secrets(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.content import hash_content
 from pagemill.pipeline.documents.documents import DocumentInfo, Inspector, inspect, open_document
 from pagemill.pipeline.errors import Degenerate, PageError, PasswordNeeded, TooLarge, Unreadable
 from pagemill.pipeline.render.preprocess import RenderSettings, image_size, pdf_size
@@ -104,7 +104,7 @@ def test_awkward_names_open(tmp_path: Path, inspector: Inspector, name: bytes) -
     path = tmp_path / os.fsdecode(name)
     path.write_bytes(GOOD)
     assert inspector.inspect(path).pages == 3
-    assert len(document_hash(path)) == 64
+    assert len(hash_content(path)) == 64
 
 
 # name: (file, pages that it claims, index -> error or None)

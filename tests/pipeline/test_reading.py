@@ -11,7 +11,7 @@ import pytest
 from pagemill.decoder.engine import Engine
 from pagemill.decoder.kernels.team import available_cores
 from pagemill.decoder.model import Model, open_model
-from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.content import hash_content
 from pagemill.pipeline.documents.documents import inspect
 from pagemill.pipeline.page import PageImage, PageRef, PageText
 from pagemill.pipeline.reading.reader import PageReader
@@ -39,7 +39,7 @@ def model() -> Model:
 def images() -> list[PageImage]:
     """Pages of the sample documents."""
     requests = [
-        RenderRequest(PageRef(document_hash(path), page, path.name), path, RenderSettings())
+        RenderRequest(PageRef(hash_content(path), page, path.name), path, RenderSettings())
         for path in sorted((SAMPLES / "documents").iterdir())
         for page in range(inspect(path).pages)
     ]

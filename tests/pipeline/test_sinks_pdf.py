@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from pagemill.pipeline.documents.content import document_hash
+from pagemill.pipeline.documents.content import hash_content
 from pagemill.pipeline.documents.raster import to_rgb
 from pagemill.pipeline.page import Attempt, PageRef, PageText
 from pagemill.pipeline.sinks import SINKS, SourceDocument
@@ -33,7 +33,7 @@ needs_poppler = pytest.mark.skipif(shutil.which("pdftotext") is None, reason="ne
 
 
 def source(path: Path, pages: int, password: str | None = None) -> SourceDocument:
-    return SourceDocument(path.name, path, document_hash(path), pages, password, path.stem)
+    return SourceDocument(path.name, path, hash_content(path), pages, password, path.stem)
 
 
 def reads(document: SourceDocument, *texts: str) -> list[PageText]:

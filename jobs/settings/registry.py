@@ -55,11 +55,12 @@ class KnownModel(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """The two files of a model on this machine."""
+class ModelFiles:
+    """A text model and its vision encoder on this machine.  embedded: it is the small sample model."""
 
     text: Path
     mmproj: Path
+    embedded: bool = False
 
 
 @cache
@@ -89,14 +90,14 @@ def models_folder(configured: str | None) -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "pagemill" / "models"
 
 
-def installed(model: KnownModel, folder: Path) -> Pair:
+def installed(model: KnownModel, folder: Path) -> ModelFiles:
     """The model's files below the models' folder.  Raises ConfigError that says how to get them."""
     place = folder / model.name
     named = _manifest_files(place)
     texts = [place / named["text"]] if named else [path for path in _ggufs(place) if "mmproj" not in path.name.lower()]
     mmprojs = [place / named["mmproj"]] if named else [path for path in _ggufs(place) if "mmproj" in path.name.lower()]
     if len(texts) == len(mmprojs) == 1 and texts[0].is_file() and mmprojs[0].is_file():
-        return Pair(texts[0], mmprojs[0])
+        return ModelFiles(texts[0], mmprojs[0])
     found = ", ".join(path.name for path in _ggufs(place)) or "none"
     raise ConfigError(
         [
