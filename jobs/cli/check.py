@@ -7,11 +7,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from pagemill.jobs.cli.codes import SOME_FAILED
+from pagemill.jobs.cli.options import InputNames, Password, Threads
 from pagemill.jobs.cli.run import split_inputs
 from pagemill.jobs.inputs.discover import Document
 from pagemill.jobs.ledger.ledger_view import open_view
@@ -25,8 +29,14 @@ from pagemill.pipeline import SINKS, PageRef
 MOST_DOCUMENTS = 100
 
 
-def check_job(inputs: Sequence[str], flags: Mapping[tuple[str, str], object], sample: int) -> int:
-    """Prints what was found and measured; writes nothing.  sample: pages to read, 0 for none."""
+def command(
+    inputs: InputNames,
+    sample: Annotated[int, typer.Option(min=0, help="Pages to read for the estimate; 0: none.")] = 5,
+    threads: Threads = None,
+    password: Password = None,
+) -> int:
+    """``pagemill check``."""
+    flags = {("engine", "threads"): threads, ("input", "password"): password}
     job_file, paths = split_inputs(inputs)
     config = load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None})
     job = resolve_job(config)

@@ -17,8 +17,8 @@ from pagemill.vision import BACKENDS
 LIBRARIES = ("numpy", "numba", "llvmlite", "pypdfium2", "pillow", "coremltools")
 
 
-def print_report() -> int:
-    """Prints a table of facts."""
+def command() -> int:
+    """``pagemill doctor``."""
     for name, value in _facts():
         print(f"{name:16}  {value}")
     return 0

@@ -5,29 +5,50 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import closing, contextmanager
+from typing import Annotated
+
+import typer
 
 from pagemill.decoder import Engine, Model, ModelError, Prompt, Request, Sampling, Tokenizer, Tokens, open_model
+from pagemill.jobs.cli.options import KvCache, KvCacheType, ModelPath, Threads
 from pagemill.jobs.run.spec import check_threads
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What to generate.  sampling: temperature, top_k, top_p, min_p, repetition penalty, seed."""
+def command(
+    model: ModelPath,
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the text begins with, or the question with --chat.")],
+    max_tokens: Annotated[int, typer.Option("-n", "--max-tokens", min=1, help="Tokens to generate at most.")] = 128,
+    temperature: Annotated[float, typer.Option("--temp", min=0.0, help="Sampling temperature; 0: greedy.")] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Top-k sampling: the k most probable tokens; 0: all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Nucleus sampling: the smallest set with this total probability.")
+    ] = 1.0,
+    min_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Drop tokens below this share of the top probability.")] = 0.0,
+    repeat_penalty: Annotated[float, typer.Option(min=1.0, help="Divides the logits of recent tokens.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random choice.")] = 0,
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
+    system: Annotated[str | None, typer.Option(help="System message, with --chat.", show_default=False)] = None,
+    kv_cache: KvCache = KvCacheType.F16,
+    threads: Threads = None,
+) -> int:
+    """``pagemill generate``."""
 
-    prompt: str
-    max_tokens: int
-    sampling: tuple[float, int, float, float, float, int]
-    chat: bool
-    system: str | None
-
-
-def generate_text(path: Path, wish: Wish, kv_cache: str, threads: int | None) -> int:
-    """Prints the text as it comes, whole characters at a time."""
+    check_threads(threads)
+    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty=repeat_penalty, seed=seed)
     with _ended_by_a_closed_pipe():
-        return _generate(path, wish, kv_cache, threads)
+        opened = open_model(model, kv_cache=kv_cache.value)
+        ids = _chat_ids(opened, prompt, system) if chat else _text_ids(opened, prompt)
+        context = len(ids) + max_tokens
+        if context > opened.spec.context:
+            raise ModelError(
+                f"expected a prompt and an answer of at most {opened.spec.context} tokens together, "
+                f"found {len(ids)} and {max_tokens}; shorten the prompt or give a smaller -n"
+            )
+        request = Request(Prompt((Tokens(tuple(ids)),)), max_tokens, sampling, frozenset(opened.tokenizer.eos_ids))
+        with closing(Engine(opened, slots=1, context=context, threads=threads, kv_cache=kv_cache.value)) as engine:
+            _stream(engine, request, opened.tokenizer)
+    return 0
 
 
 @contextmanager
@@ -40,50 +61,27 @@ def _ended_by_a_closed_pipe() -> Iterator[None]:
         signal.signal(signal.SIGPIPE, before)
 
 
-def _generate(path: Path, wish: Wish, kv_cache: str, threads: int | None) -> int:
-    check_threads(threads)
-    model = open_model(path, kv_cache=kv_cache)
-    tokenizer = model.tokenizer
-    ids = _prompt_ids(model, wish)
-    context = len(ids) + wish.max_tokens
-    if context > model.spec.context:
-        raise ModelError(
-            f"expected a prompt and an answer of at most {model.spec.context} tokens together, "
-            f"found {len(ids)} and {wish.max_tokens}; shorten the prompt or give a smaller -n"
-        )
-    temperature, top_k, top_p, min_p, penalty, seed = wish.sampling
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty=penalty, seed=seed)
-    request = Request(Prompt((Tokens(tuple(ids)),)), wish.max_tokens, sampling, frozenset(tokenizer.eos_ids))
-    engine = Engine(model, slots=1, context=context, threads=threads, kv_cache=kv_cache)
-    try:
-        _stream(engine, request, tokenizer)
-    finally:
-        engine.close()
-    return 0
+def _text_ids(model: Model, prompt: str) -> list[int]:
+    ids = model.tokenizer.encode(prompt, add_special=True)
+    if not ids:
+        raise ModelError("expected a prompt of at least one token, found an empty one; give some text with -p")
+    return ids
 
 
-def _prompt_ids(model: Model, wish: Wish) -> list[int]:
-    tokenizer, template = model.tokenizer, model.template
-    if not wish.chat:
-        ids = tokenizer.encode(wish.prompt, add_special=True)
-        if not ids:
-            raise ModelError("expected a prompt of at least one token, found an empty one; give some text with -p")
-        return ids
-    if template is None:
+def _chat_ids(model: Model, prompt: str, system: str | None) -> list[int]:
+    if model.template is None:
         raise ModelError(f"{model.planned.path}: expected a chat template in the file for --chat, found none; leave --chat out")
-    messages = [{"role": "system", "content": wish.system}] if wish.system is not None else []
-    text = template.render([*messages, {"role": "user", "content": wish.prompt}], add_generation_prompt=True)
-    return tokenizer.encode(text, parse_special=True)
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    text = model.template.render([*messages, {"role": "user", "content": prompt}], add_generation_prompt=True)
+    return model.tokenizer.encode(text, parse_special=True)
 
 
 def _stream(engine: Engine, request: Request, tokenizer: Tokenizer) -> None:
     text = tokenizer.detokenizer()
-    engine.submit(request)
-    while not engine.idle:
-        for event in engine.step():
-            if event.finish == "broken":
-                raise ModelError("expected finite logits, found NaN: the model's weights are damaged, or do not suit this text")
-            if event.token not in request.stop_ids:
-                sys.stdout.write(text.push(event.token))
-                sys.stdout.flush()
+    for event in engine.stream(request):
+        if event.finish == "broken":
+            raise ModelError("expected finite logits, found NaN: the model's weights are damaged, or do not suit this text")
+        if event.token not in request.stop_ids:
+            sys.stdout.write(text.push(event.token))
+            sys.stdout.flush()
     sys.stdout.write(text.flush() + "\n")

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from pagemill.jobs.cli.options import path_text
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.pulling import Choice, pull
 from pagemill.jobs.settings.registry import FileFacts, KnownModel, installed, known_model, known_models, models_folder
 
 UNKNOWN = "not known"
 
+ModelName = Annotated[str, typer.Argument(metavar="NAME", help="As 'models list' names it.", show_default=False)]
+ModelsFolder = Annotated[
+    Path | None, typer.Option("--folder", help="Where models are kept.  [default: the user's data folder]", show_default=False)
+]
+command = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-def list_models(folder: Path | None) -> int:
-    """Prints every model of the registry, a paragraph each."""
-    place = models_folder(None if folder is None else str(folder))
+
+@command.command("list")
+def list_models(folder: ModelsFolder = None) -> int:
+    """List the models that are known, and which are here."""
+    place = models_folder(path_text(folder))
     print(f"models are kept in {place}\n")
     for model in known_models().values():
         print(f"{model.name}: {model.title}")
@@ -24,17 +35,26 @@ def list_models(folder: Path | None) -> int:
     return 0
 
 
-def pull_model(name: str, folder: Path | None, choice: Choice) -> int:
-    """Fetches a model's files and prints where they are, as ``path`` does."""
-    place = models_folder(None if folder is None else str(folder))
-    pair = pull(known_model(name), place, lambda text: print(text, file=sys.stderr), choice)
+@command.command("pull")
+def pull_model(
+    name: ModelName,
+    text: Annotated[
+        str | None, typer.Option(help="Another text model of the repository, for example '*Q4_K_M.gguf'.", show_default=False)
+    ] = None,
+    mmproj: Annotated[str | None, typer.Option(help="Another encoder of the repository.", show_default=False)] = None,
+    folder: ModelsFolder = None,
+) -> int:
+    """Fetch a model's files from the Hugging Face hub; the same command again goes on where it stopped."""
+    place = models_folder(path_text(folder))
+    pair = pull(known_model(name), place, lambda text: print(text, file=sys.stderr), Choice(text, mmproj))
     print(f"{pair.text}\n{pair.mmproj}")
     return 0
 
 
-def print_path(name: str, folder: Path | None) -> int:
-    """Prints the text model's path and the mmproj's, a line each; reads no network."""
-    pair = installed(known_model(name), models_folder(None if folder is None else str(folder)))
+@command.command("path")
+def print_path(name: ModelName, folder: ModelsFolder = None) -> int:
+    """Print where a model's two files lie, a line each; reads no network."""
+    pair = installed(known_model(name), models_folder(path_text(folder)))
     print(f"{pair.text}\n{pair.mmproj}")
     return 0
 

@@ -6,17 +6,18 @@ import sys
 from pathlib import Path
 
 from pagemill.decoder import bytes_text, describe, open_file
+from pagemill.jobs.cli.options import KvCache, KvCacheType, ModelPath
 from pagemill.jobs.models.memory import free_memory
 from pagemill.jobs.models.planned import plan_encoder, plan_text
 
 Rows = list[tuple[str, str]]
 
 
-def print_plan(path: Path, kv_cache: str) -> int:
-    """Prints the plan as a table of facts.  Raises ModelError with every reason to refuse."""
-    header, _ = open_file(path)
+def command(model: ModelPath, kv_cache: KvCache = KvCacheType.F16) -> int:
+    """``pagemill plan``."""
+    header, _ = open_file(model)
     is_encoder = header.metadata.get("general.architecture") == "clip"
-    rows = _encoder_rows(path) if is_encoder else _text_rows(path, kv_cache)
+    rows = _encoder_rows(model) if is_encoder else _text_rows(model, kv_cache.value)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(_printable(f"{name:{width}}  {value}"))

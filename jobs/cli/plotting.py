@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def plot(measured: Sequence[RunScores], path: Path) -> None:
+def draw(measured: Sequence[RunScores], path: Path) -> None:
     """Draws the picture into a file of the kind that its suffix says.  Raises ConfigError, OutputError."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError([f"--plot: expected a file with one of {', '.join(SUFFIXES)}, found {path.name}"])

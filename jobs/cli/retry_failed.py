@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import ValidationError
 
+from pagemill.jobs.cli.options import Password, ProgressOption, Threads, split_names
 from pagemill.jobs.cli.run import run_documents, run_with
 from pagemill.jobs.errors import LedgerError
 from pagemill.jobs.ledger.ledger_view import open_view
@@ -15,9 +17,23 @@ from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.layers import apply_flags
 
 
-def retry_failed(target: Path, statuses: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:
-    """Runs a job again, the pages of these statuses included."""
-    wishes = {**flags, ("run", "retry_failed"): True, ("run", "retry_statuses"): list(statuses)}
+def command(
+    target: Annotated[
+        Path, typer.Argument(metavar="JOB.yaml | DIR", help="A job file, or the output folder of a run.", show_default=False)
+    ],
+    statuses: Annotated[str, typer.Option("--status", help="Any of failed,looped,truncated,low_confidence,blank.")] = "failed",
+    threads: Threads = None,
+    password: Password = None,
+    progress: ProgressOption = None,
+) -> int:
+    """``pagemill retry-failed``."""
+    wishes = {
+        ("engine", "threads"): threads,
+        ("input", "password"): password,
+        ("run", "progress"): progress and progress.value,
+        ("run", "retry_failed"): True,
+        ("run", "retry_statuses"): split_names(statuses),
+    }
     if not target.is_dir():
         return run_documents([str(target)], wishes)
     return run_with(apply_flags(_last_settings(target), wishes))

@@ -9,10 +9,13 @@ from html import escape
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from PIL import Image
 from tqdm import tqdm
 
+from pagemill.jobs.cli.options import Folder, Password
 from pagemill.jobs.errors import InputError
 from pagemill.jobs.ledger.disk import cannot_write
 from pagemill.jobs.ledger.ledger_view import PageRow
@@ -24,6 +27,21 @@ TEMPLATE = "review.html"
 IMAGES_SUFFIX = "_images"
 JPEG_QUALITY = 82
 WORKERS = 2
+
+
+def command(
+    folder: Folder,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write.  [default: DIR/review.html]", show_default=False)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run's output folder, to show what differs.", show_default=False)
+    ] = None,
+    image_px: Annotated[int, typer.Option(min=0, max=10_000, help="Longest side of page images; 0: none.")] = 1400,
+    password: Password = None,
+) -> int:
+    """``pagemill review``."""
+    return write_review(folder, ReviewWish(output, against, image_px, password))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from pagemill.jobs.cli.codes import SOME_FAILED
+from pagemill.jobs.cli.options import InputNames, Password, ProgressOption, Threads, path_text, split_names
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import REAL_MODEL_ADVICE
 from pagemill.jobs.run.copies import copies_of
@@ -21,6 +25,51 @@ from pagemill.jobs.settings.layers import load_config
 
 JOB_SUFFIXES = (".yaml", ".yml")
 MOST_MESSAGES = 50
+
+
+def command(
+    inputs: InputNames,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output folder.  [default: out]", show_default=False)
+    ] = None,
+    formats: Annotated[
+        str | None, typer.Option("--format", help="Any of text,markdown,html,... as in config.yaml.", show_default=False)
+    ] = None,
+    text_model: Annotated[
+        Path | None,
+        typer.Option("--model", help="The text model's GGUF file.  [default: the sample model]", show_default=False),
+    ] = None,
+    mmproj: Annotated[Path | None, typer.Option(help="Its vision encoder's GGUF file.", show_default=False)] = None,
+    threads: Threads = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Pages decoded at once.  [default: 16]", show_default=False)] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a page may have.  [default: 4096]", show_default=False)
+    ] = None,
+    password: Password = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do pages again that failed in an earlier run.")] = False,
+    progress: ProgressOption = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write where the time goes, for ui.perfetto.dev.", show_default=False),
+    ] = None,
+) -> int:
+    """``pagemill run``."""
+    return run_documents(
+        inputs,
+        {
+            ("output", "folder"): path_text(output),
+            ("output", "formats"): split_names(formats),
+            ("model", "text"): path_text(text_model),
+            ("model", "mmproj"): path_text(mmproj),
+            ("engine", "threads"): threads,
+            ("engine", "slots"): slots,
+            ("engine", "max_tokens"): max_tokens,
+            ("input", "password"): password,
+            ("run", "retry_failed"): retry_failed or None,
+            ("run", "progress"): progress and progress.value,
+            ("run", "trace"): path_text(trace),
+        },
+    )
 
 
 def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:

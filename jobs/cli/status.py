@@ -6,16 +6,21 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from pagemill.jobs.cli.options import Folder
 from pagemill.jobs.ledger.ledger_view import LedgerView, RunRecord, open_view
 from pagemill.jobs.run.report import counts_table
 
 MOST_REASONS = 50
 
 
-def print_status(folder: Path, *, as_json: bool) -> int:
-    """Prints how many pages of each document have each status, who works on them, and why pages are not ok."""
+def command(
+    folder: Folder, as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines.")] = False
+) -> int:
+    """``pagemill status``."""
     with open_view(folder) as view:
         run = view.last_run()
         if run is None:

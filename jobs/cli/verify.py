@@ -7,14 +7,15 @@ from itertools import groupby
 from pathlib import Path
 
 from pagemill.jobs.cli.codes import NOT_AS_WRITTEN
+from pagemill.jobs.cli.options import Folder
 from pagemill.jobs.ledger.ledger_view import PageRow, open_view
 from pagemill.jobs.ledger.output_folder import OutputFolder
 from pagemill.jobs.ledger.records import StoredPages
 from pagemill.pipeline import OutputFile, hash_content
 
 
-def verify_folder(folder: Path) -> int:
-    """Prints a line for everything that is not as the ledger says; returns the exit code."""
+def command(folder: Folder) -> int:
+    """``pagemill verify``."""
     with open_view(folder) as view:
         wrong = [f"damaged: {OutputFolder(folder).ledger.relative_to(folder)}: {text}" for text in view.damage()]
         files = view.output_files()

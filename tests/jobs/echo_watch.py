@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pagemill.jobs.cli.watch import places_of, run_watch
 from pagemill.jobs.run.progress import NoProgress
 from pagemill.jobs.settings.layers import load_config
+from pagemill.jobs.watch.daemon import places_of, run_watch
 from pagemill.jobs.watch.overrides import FolderSettings
 from tests.jobs.echo_job import open_echo
 
@@ -19,7 +19,8 @@ def main(folder: str) -> int:
     job = Path(folder, "job.yaml")
     config = load_config(job, {}, {})
     settings = FolderSettings(job, {}, {})
-    return run_watch(config, places_of(config), settings, open_echo, NoProgress(sys.stderr), once=True)
+    end = run_watch(config, places_of(config), settings, open_echo, NoProgress(sys.stderr), once=True)
+    return 128 + end.signal if end.signal else int(end.some_failed)
 
 
 if __name__ == "__main__":

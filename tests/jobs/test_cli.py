@@ -20,6 +20,7 @@ from PIL import Image, ImageDraw
 
 from pagemill.jobs.cli import app as cli
 from pagemill.jobs.cli import codes
+from pagemill.jobs.cli.app import COMMANDS
 from pagemill.jobs.models.files import SAMPLE_FOLDERS
 from tests.jobs.echo_job import open_echo
 from tests.jobs.test_kill import count_done
@@ -174,7 +175,7 @@ def test_unexpected_error_keeps_its_trace(pagemill: Pagemill, monkeypatch: pytes
     def fail() -> int:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("pagemill.jobs.cli.doctor.print_report", fail)
+    monkeypatch.setattr("pagemill.jobs.cli.doctor.command", fail)
     monkeypatch.setattr(sys, "argv", ["pagemill", "doctor"])
     with pytest.raises(ZeroDivisionError):
         cli.main()
@@ -230,3 +231,8 @@ def test_interrupted_run_ends_resumable(tmp_path: Path, page: Path) -> None:
         assert "the same command goes on from here" in said
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr
     assert "201 pages: 201 ok" in said
+
+
+def test_every_command_is_a_module_of_its_name() -> None:
+    folder = ROOT / "jobs" / "cli"
+    assert all((folder / f"{name.replace('-', '_')}.py").is_file() for name in COMMANDS)

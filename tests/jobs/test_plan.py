@@ -11,7 +11,7 @@ import pytest
 from pagemill.decoder.errors import ModelError
 from pagemill.decoder.gguf.files import open_file
 from pagemill.jobs.cli import plan as plan_command
-from pagemill.jobs.cli.plan import print_plan
+from pagemill.jobs.cli.plan import command as print_plan
 from pagemill.jobs.models.planned import plan_pair
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.registry import ModelFiles
@@ -45,14 +45,14 @@ def test_a_tokenizer_that_a_run_would_refuse_is_refused_by_plan_and_check(name: 
     metadata, message = REFUSED[name]
     path = tiny(tmp_path / "tiny.gguf", metadata)
     with pytest.raises(ModelError, match=rf"tiny\.gguf: .*{message}"):
-        print_plan(path, "f16")
+        print_plan(path)
     with pytest.raises(ModelError, match=rf"tiny\.gguf: .*{message}"):
         plan_pair(ModelFiles(path, PAIR.mmproj), Config())
 
 
 def test_plan_reports_doubts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     doubtful = {"tokenizer.ggml.pre": None, "tokenizer.chat_template": "{% if %}"}
-    print_plan(tiny(tmp_path / "tiny.gguf", doubtful), "f16")
+    print_plan(tiny(tmp_path / "tiny.gguf", doubtful))
     shown = capsys.readouterr().out
     assert "warning        tokenizer.ggml.pre is missing: words are cut by llama.cpp's default rule" in shown
     assert "does not compile" in shown
@@ -60,7 +60,7 @@ def test_plan_reports_doubts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_plan_reads_a_vision_file(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(PAIR.mmproj, "f16")
+    print_plan(PAIR.mmproj)
     shown = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     spec = open_file(PAIR.mmproj)[0].metadata
     assert shown["architecture"].strip().endswith("(a vision encoder)")
@@ -72,7 +72,7 @@ def test_plan_says_when_a_model_does_not_fit_the_memory(
 ) -> None:
     monkeypatch.setattr(plan_command, "free_memory", lambda: 1000)
     for path in (PAIR.text, PAIR.mmproj):
-        print_plan(path, "f16")
+        print_plan(path)
         assert "does not fit this machine's memory: needs" in capsys.readouterr().out
 
 
@@ -80,6 +80,6 @@ def test_a_name_that_is_no_text_is_shown_escaped(tmp_path: Path, monkeypatch: py
     strict = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
     path = tiny(tmp_path / "tiny.gguf", {"general.name": "caf\udce9"})
     monkeypatch.setattr("sys.stdout", strict)
-    print_plan(path, "f16")
+    print_plan(path)
     strict.flush()
     assert b"caf\\udce9" in strict.buffer.getvalue()  # type: ignore[attr-defined]

@@ -26,7 +26,6 @@ from PIL import Image
 
 from pagemill.decoder.errors import ModelError
 from pagemill.jobs.cli import codes
-from pagemill.jobs.cli.watch import Places, _events, places_of, run_watch
 from pagemill.jobs.errors import ConfigError, LedgerError, OutputError
 from pagemill.jobs.run.job import OpenReader
 from pagemill.jobs.run.progress import NoProgress
@@ -34,6 +33,8 @@ from pagemill.jobs.run.spec import JobSpec
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.watch import arrivals, overrides, shelves
 from pagemill.jobs.watch.arrivals import Arrival, ignored_names
+from pagemill.jobs.watch.daemon import Places, WatchEnd, places_of, run_watch
+from pagemill.jobs.watch.events import file_events
 from pagemill.jobs.watch.journal import SPARE_LINES, Entry, Journal
 from pagemill.jobs.watch.notices import WEBHOOK_TRIES, HealthFile, Webhook
 from pagemill.jobs.watch.overrides import FolderSettings
@@ -116,6 +117,9 @@ def moving(tmp_path: Path) -> Desk:
 
 
 # When a file is taken
+
+
+SOME_FAILED = WatchEnd(None, some_failed=True)
 
 
 def test_a_file_that_grows_for_ten_seconds_is_taken_once_and_whole(desk: Desk) -> None:
@@ -762,8 +766,8 @@ def test_a_batch_is_a_run_of_the_job_with_its_tree_and_its_folders_settings(
     (tmp_path / "in/held/pagemill.yaml").write_text("model: {text: nowhere.gguf, mmproj: nowhere.gguf}\n")
     config, places = echo_config(tmp_path)
     settings = FolderSettings(folder_job(tmp_path), {}, {})
-    code = run_watch(config, places, settings, open_echo, NoProgress(sys.stderr), once=True)
-    assert code == 7
+    end = run_watch(config, places, settings, open_echo, NoProgress(sys.stderr), once=True)
+    assert end == SOME_FAILED
     out = tmp_path / "out"
     made = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file() and ".pagemill" not in p.parts)
     assert made == ["a/x.jsonl", "b/bad.txt", "b/same.txt", "b/x.txt", "failed/b/bad.pdf.reason.json"]
@@ -780,7 +784,7 @@ def test_texts_of_files_that_had_the_same_name_are_all_kept(tmp_path: Path) -> N
     texts = set()
     for shade in (10, 20, 10):
         image(tmp_path / "in/scan.png", shade)
-        assert run_watch(config, places, settings, open_echo, NoProgress(sys.stderr), once=True) == 0
+        assert run_watch(config, places, settings, open_echo, NoProgress(sys.stderr), once=True) == WatchEnd(None)
         texts.add(tuple(sorted(path.read_bytes() for path in places.output.glob("*.txt"))))
         shutil.rmtree(places.done)
     assert [len(found) for found in sorted(texts, key=len)] == [1, 2]
@@ -796,9 +800,9 @@ def test_bytes_that_failed_once_are_tried_again_under_a_new_name(tmp_path: Path)
     config, places = echo_config(tmp_path)
     settings = FolderSettings(folder_job(tmp_path), {}, {})
     first = image(tmp_path / "in/x.png", 10)  # as if its share had gone while it was read
-    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == 7
+    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == SOME_FAILED
     first.rename(tmp_path / "in/y.png")
-    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == 0
+    assert run_watch(config, places, settings, open_reader, NoProgress(sys.stderr), once=True) == WatchEnd(None)
     assert (places.output / "y.txt").read_text().startswith("page 1 of")
 
 
@@ -822,7 +826,7 @@ def test_a_model_that_is_refused_holds_its_files(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("pagemill.jobs.watch.batches.resolve_job", refuse)
     image(tmp_path / "in/x.png", 10)
     config, places = echo_config(tmp_path)
-    assert run_watch(config, places, FolderSettings(None, {}, {}), open_echo, NoProgress(sys.stderr), once=True) == 7
+    assert run_watch(config, places, FolderSettings(None, {}, {}), open_echo, NoProgress(sys.stderr), once=True) == SOME_FAILED
     health = json.loads((tmp_path / "out/.pagemill/health.json").read_bytes())
     assert health["held"] == {str(tmp_path / "in/x.png"): "cannot run here"}
 
@@ -836,13 +840,13 @@ def _counted(init: Callable[..., None], calls: list[object]) -> Callable[..., No
 
 
 def test_events_cut_the_wait_short(tmp_path: Path) -> None:
-    with _events([tmp_path], True) as wait:
+    with file_events([tmp_path], True) as wait:
         deadline, came = time.monotonic() + 20, False
         while not came and time.monotonic() < deadline:  # the listener needs a moment to begin
             (tmp_path / "x.pdf").write_text(str(time.monotonic()))
             came = wait(0.3)
         assert came
-    with _events([tmp_path], False) as wait:
+    with file_events([tmp_path], False) as wait:
         (tmp_path / "x.pdf").write_text("silent")
         assert not wait(0.3)
 

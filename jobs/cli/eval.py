@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from pagemill.jobs.cli.options import split_names
 from pagemill.jobs.errors import ConfigError, InputError
 from pagemill.jobs.evaluate.comparing import Comparison, RunScores, compare_all, measure
 from pagemill.jobs.evaluate.evaluate import Errors, PageScore
@@ -34,27 +38,57 @@ class Wanted:
     plot: Path | None
 
 
-def evaluate(outputs: Sequence[Path], wanted: Wanted) -> int:
-    """Prints the report; returns 0 whatever the figures are."""
+def command(
+    outputs: Annotated[
+        list[Path],
+        typer.Argument(metavar="OUTPUT...", help="Output folders or files; the first is what others are compared with."),
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(help="A folder of NAME.txt for each document, pages separated by form feeds.", show_default=False),
+    ] = None,
+    tests: Annotated[
+        Path | None, typer.Option(help="Page tests of olmOCR-bench: a .jsonl file or a folder of them.", show_default=False)
+    ] = None,
+    normalise: Annotated[
+        str,
+        typer.Option(
+            help="What to overlook, any of markdown,nfc,nfkc,ligatures,quotes,dashes,hyphens,accents,case,punctuation,"
+            "lines,whitespace.  [default: nothing]",
+            show_default=False,
+        ),
+    ] = "",
+    tesseract: Annotated[
+        Path | None, typer.Option(help="A folder of the documents, for Tesseract to read beside.", show_default=False)
+    ] = None,
+    languages: Annotated[str, typer.Option(help="Of Tesseract.")] = "eng",
+    worst: Annotated[int, typer.Option(min=0, help="How many pages and confusions to list.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON, on standard output.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture (.png, .svg, .pdf); needs the extra: plot.", show_default=False)
+    ] = None,
+) -> int:
+    """``pagemill eval``: returns 0 whatever the figures are."""
+    wanted = Wanted(truth, tests, tuple(split_names(normalise) or ()), tesseract, languages, worst, as_json, plot)
     if wanted.truth is None and wanted.tests is None:
         raise ConfigError(["expected --truth DIR or --tests FILE, found neither; say what to measure the outputs against"])
     if wanted.plot is not None and wanted.truth is None:
         raise ConfigError(["--plot: expected --truth DIR too: page tests have no picture"])
-    normalise = normaliser(wanted.normalise)
+    overlook = normaliser(wanted.normalise)
     runs = [read_run(output) for output in outputs]
     if wanted.tesseract is not None:
         runs.append(read_with_tesseract(wanted.tesseract, wanted.languages))
     measured: list[RunScores] = []
     if wanted.truth is not None:
-        truth = read_truth(wanted.truth)
-        measured = [measure(truth, run, normalise) for run in runs]
+        read = read_truth(wanted.truth)
+        measured = [measure(read, run, overlook) for run in runs]
         _refuse_strangers(measured, wanted.truth)
     tested = _test(runs, wanted.tests) if wanted.tests is not None else {}
     comparisons = compare_all(measured)
     if wanted.plot is not None:
-        from pagemill.jobs.cli.plotting import plot
+        from pagemill.jobs.cli.plotting import draw  # matplotlib, where it is installed
 
-        plot(measured, wanted.plot)
+        draw(measured, wanted.plot)
     if wanted.as_json:
         print(json.dumps(_record(measured, comparisons, tested, wanted), ensure_ascii=False, indent=1))
     else:
