@@ -101,6 +101,8 @@ def test_named_commands_and_formats_exist() -> None:
     named = set(re.findall(r"`(?:pagemill )?([a-z][a-z-]+)[^`]*`", "\n".join(row[0] for row in table("Commands"))))
     assert named == set(COMMANDS)
     assert all(f"- `{name}`:" in README for name in SINKS)
+    (line,) = [line for line in (ROOT / "config.yaml").read_text(encoding="utf-8").splitlines() if "formats:" in line]
+    assert line.partition("#")[2].partition(";")[0].split(", ") == [" text", *list(SINKS)[1:]]
 
 
 def test_samples_are_read_as_the_readme_says(readings: Readings) -> None:
