@@ -9,7 +9,7 @@ from pagemill.decoder.spec import ModelSpec
 
 
 def describe(plan: Plan) -> list[tuple[str, str]]:
-    """What a person wants to know of a text model: (fact, value) rows."""
+    """A text model's plan for people: (fact, value) rows."""
     spec, attention = plan.spec, plan.spec.attention[0]
     tensors = (*plan.tensors.values(), *plan.biases.values())
     formats = Counter(info.type_name for info in tensors)

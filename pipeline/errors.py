@@ -34,7 +34,7 @@ class PasswordNeeded(Unreadable):
 
 
 class Replaced(PageError):
-    """The file has other bytes than those whose hash its pages go by."""
+    """The file changed since it was hashed."""
 
 
 class TooLarge(PageError):
@@ -58,6 +58,6 @@ class TimedOut(PageError):
 
 
 class Unreachable(PageError):
-    """The document lies on a server that does not answer, or not to the end."""
+    """The document's server does not answer, or breaks off."""
 
     retry: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Where a point of a rendered page lies on the PDF page: pixels of the upright picture to points of the unrotated page.
+"""From a point of a rendered page to the PDF page: pixels of the upright picture to points of the unrotated page.
 
 The renderer puts a ``PageGeometry`` on the image of every PDF page; outputs with coordinates ask it.  Pure arithmetic.
 """

@@ -135,23 +135,23 @@ def _box(marker: re.Match[str] | None) -> tuple[int, int, int, int] | None:
 
 def _lines(markdown: str, confidences: Sequence[int]) -> tuple[tuple[Word, ...], ...]:
     """The words of plain text with the confidences of the words of Markdown that they come from."""
-    said = markdown.split()
-    if len(said) != len(confidences):
-        said, confidences = [], ()
+    markdown_words = markdown.split()
+    if len(markdown_words) != len(confidences):
+        markdown_words, confidences = [], ()
     lines = []
     cursor = 0
     for line in to_plain_text(markdown).splitlines():
         words = []
         for text in line.split():
-            window = range(cursor, min(cursor + LOOK_AHEAD_WORDS, len(said)))
-            found = next((index for index in window if _is_from(text, said[index])), None)
+            window = range(cursor, min(cursor + LOOK_AHEAD_WORDS, len(markdown_words)))
+            found = next((index for index in window if _is_from(text, markdown_words[index])), None)
             words.append(Word(text, None if found is None else confidences[found]))
-            cursor = cursor if found is None else found + (said[found].strip(_MARKS) == text.strip(_MARKS))
+            cursor = cursor if found is None else found + (markdown_words[found].strip(_MARKS) == text.strip(_MARKS))
         if words:
             lines.append(tuple(words))
     return tuple(lines)
 
 
-def _is_from(word: str, said: str) -> bool:
+def _is_from(word: str, source: str) -> bool:
     """May this plain word come from that word of Markdown?"""
-    return word in said or (word.strip(_MARKS) == said.strip(_MARKS) != "")
+    return word in source or (word.strip(_MARKS) == source.strip(_MARKS) != "")

@@ -88,11 +88,11 @@ class Attempt:
     @property
     def changes(self) -> str:
         """What was done differently, in words; "" where nothing was."""
-        said = [f"turned {self.turn} degrees"] if self.turn else []
-        said += [] if self.temperature is None else [f"temperature {self.temperature:g}"]
-        said += [] if self.scale == 1.0 else [f"size {self.scale:g}"]
-        said += [] if self.parts == 1 else ["halves"]
-        return ", ".join(said)
+        changes = [f"turned {self.turn} degrees"] if self.turn else []
+        changes += [] if self.temperature is None else [f"temperature {self.temperature:g}"]
+        changes += [] if self.scale == 1.0 else [f"size {self.scale:g}"]
+        changes += [] if self.parts == 1 else ["halves"]
+        return ", ".join(changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """What a page says, and how far to trust it.
+    """A page's transcription, and how far to trust it.
 
     text: Markdown, empty for blank and failed pages.  reason: empty when status is ok.
     mean_log_prob: of the decoded tokens, None where none was decoded.

@@ -92,7 +92,7 @@ PROJECTOR: Final = "clip.projector_type"
 
 
 def _lightonocr(facts: Facts) -> VisionSpec:
-    """A Pixtral encoder and a 2 x 2 merge.  The projector's norm takes the text model's eps, which no mmproj key tells."""
+    """A Pixtral encoder and a 2 x 2 merge.  The projector's norm takes the text model's eps, which no mmproj key holds."""
     for key in ("projector_type", "vision.projector_type"):
         facts.text(key, "")
     image_px = facts.count("vision.image_size", most=MOST_PX)

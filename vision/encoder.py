@@ -47,7 +47,7 @@ def load_encoder(
     """
     if resolve_backend(backend) == "reference":
         if precision not in ("auto", "f32"):
-            asked = f"{precision} was asked for"
+            asked = f"precision {precision} was requested"
             raise ModelError(f"vision backend 'reference' computes in f32, {asked}: use precision auto or f32")
         return ReferenceEncoder(planned.spec, planned.weights())
     isa = detect()

@@ -15,7 +15,7 @@ from pagemill.decoder.errors import NotGguf
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Where a tensor lies and how it is stored.
+    """Where a tensor is in the file and how it is stored.
 
     shape: in file order, shape[0] is the length of a contiguous row.  type_name: "Q4_K", or "type 99" when unknown.
     offset: of its first byte in the file.  size_bytes: 0 when the type is unknown or the rows are no whole blocks.

@@ -1,4 +1,4 @@
-"""How each weight format lies in memory for the tiles: sizes and offsets inside one row group.  ``weights.panels`` draws it."""
+"""The memory layout of each weight format for the tiles: sizes and offsets in a row group.  ``weights.panels`` draws it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def available_cores() -> int:
 
 
 def default_threads(topology: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Threads that a team has unless told otherwise: one for each physical core within ``available_cores``.
+    """The default number of threads of a team: one for each physical core within ``available_cores``.
 
     Two threads of one core share its vector units: a second one adds nothing to a product and slows the barriers.
     """

@@ -35,7 +35,7 @@ _VALUE_ROTATION = 64
 @dataclass(frozen=True, slots=True)
 class Codec:
     """One way of storing.  value_bytes: of a code, the larger where keys and values differ.  scale_bytes: of a scale per 32
-    codes.  byte_keys: keys are bytes with a scale a position.  for_patches: its rows are never decoded."""
+    codes.  byte_keys: keys are bytes with a scale a position.  for_patches: vision only; no decode kernel."""
 
     name: Literal["f32", "f16", "bf16", "int8_bf16", "q8_0"]
     value_bytes: int

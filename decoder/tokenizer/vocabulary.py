@@ -1,4 +1,4 @@
-"""What a GGUF file says of its tokens: texts, kinds, and which of them begin or end a text.
+"""The tokens of a GGUF file: texts, kinds, and which of them begin or end a text.
 
 Called by ``tokenizer``; knows nothing of merging.  Files often call a control token an ordinary one, so tokens that can only
 be markers are found by their text, as llama.cpp does (src/llama-vocab.cpp).  One exception is ours: ``</s>`` and ``<eos>``

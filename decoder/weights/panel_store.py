@@ -69,7 +69,7 @@ def open_panel_store(model: Path, variant: str) -> PanelStore:
 
 
 def store_path(model: Path, folder: Path, variant: str) -> Path:
-    """Where a model file's store lies.  variant: what else decides the panels, such as exactness."""
+    """The path of a model file's store.  variant: what else decides the panels, such as exactness."""
     place, facts = model.resolve(), model.stat()
     layouts = [(name, layout.group_bytes(1 << 12)) for name, layout in sorted(LAYOUTS.items())]
     identity = repr((VERSION, str(place), facts.st_size, facts.st_mtime_ns, variant, layouts))

@@ -19,7 +19,7 @@ COMMANDS = {
     "status": "Say how far an output folder is: pages by status, reasons, who works on it.",
     "verify": "Compare an output folder with its ledger: name every file that is missing or changed.",
     "review": "Write an HTML file to look through a run: page images beside their text, filters, differences.  No server.",
-    "watch": "Transcribe what arrives in folders, until told to stop.",
+    "watch": "Transcribe what arrives in folders, until stopped.",
     "eval": "Measure how well runs read: character and word error rates with intervals, or page tests.",
     "models": "Real models by name: list them, fetch their files, say where they lie.",
     "generate": "Continue a text with a text model; the text goes to standard output as it comes.",

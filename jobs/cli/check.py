@@ -87,8 +87,8 @@ def _print_documents(documents: Sequence[Document]) -> None:
 
 def _print_estimate(job: JobSpec, documents: Sequence[Document], left: int, measured: Estimate) -> None:
     each = measured.seconds / measured.pages
-    told = f"{measured.pages} pages in {measured.seconds:.1f} s, {each:.2f} s a page"
-    _print("measured", told + (f"; {measured.failed} of them could not be rendered" if measured.failed else ""))
+    line = f"{measured.pages} pages in {measured.seconds:.1f} s, {each:.2f} s a page"
+    _print("measured", line + (f"; {measured.failed} of them could not be rendered" if measured.failed else ""))
     _print("time", f"about {as_clock(left * each)}; less, where more pages are read at once than were measured")
     formats = job.config.output.formats
     size = measured.page_bytes(formats) * left

@@ -16,6 +16,6 @@ EXIT_CODES: dict[int, str] = {
     130: "interrupted (Ctrl-C): the same command goes on where it stopped",
     143: "asked to end (SIGTERM): the same command goes on where it stopped",
 }
-"""What the process tells its caller.  README has the same table (tested)."""
+"""The exit codes of the process.  README has the same table (tested)."""
 SOME_FAILED = 7
 NOT_AS_WRITTEN = 9

@@ -55,7 +55,7 @@ class ReviewWish:
 
 
 def write_review(folder: Path, wish: ReviewWish) -> int:
-    """Writes the review page; prints where it lies."""
+    """Writes the review page; prints its path."""
     target = wish.output or OutputFolder(folder).review
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{target}: expected a file name that ends in .html for the review page")

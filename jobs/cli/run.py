@@ -107,9 +107,9 @@ def tell(report: Report, job: JobSpec, progress: Progress) -> int:
         progress.note(f"... and {len(troubled) - MOST_MESSAGES} more pages that are not ok")
     counts = report.counts
     progress.note("\n".join(counts_table(by_document(report))))
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=_status_order))
+    by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=_status_order))
     progress.note(
-        f"{len(report.pages)} pages: {told}; {report.new_pages} of them now, in {report.seconds:.1f} s; see {job.output}"
+        f"{len(report.pages)} pages: {by_status}; {report.new_pages} of them now, in {report.seconds:.1f} s; see {job.output}"
     )
     if report.signal is not None:
         progress.note("interrupted; the same command goes on from here")

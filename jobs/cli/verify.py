@@ -19,7 +19,7 @@ def command(folder: Folder) -> int:
     with open_view(folder) as view:
         wrong = [f"damaged: {OutputFolder(folder).ledger.relative_to(folder)}: {text}" for text in view.damage()]
         files = view.output_files()
-        wrong += [told for file in files if (told := check_file(folder, file))]
+        wrong += [fault for file in files if (fault := check_file(folder, file))]
         pages = list(view.pages())
         wrong += [f"never written: outputs of {source}" for source in view.unwritten()]
         wrong += _missing_records(folder, pages)

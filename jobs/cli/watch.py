@@ -1,4 +1,4 @@
-"""``pagemill watch``: transcribe what arrives in folders, until it is told to stop."""
+"""``pagemill watch``: transcribe what arrives in folders, until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement may overlook when it is told to.  Without any, every character counts, line breaks too.
+"""What a measurement may ignore on request.  Without any, every character counts, line breaks too.
 
 Each is applied to truth and output alike, in the order of NORMALISERS, whatever the order they are asked for in.
 """

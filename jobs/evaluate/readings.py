@@ -116,15 +116,17 @@ def match(truth: Mapping[str, Mapping[int, str]], run: Transcripts) -> Matched:
                 untold.append((document, number))
             else:
                 pairs.append(Pair(document, number, pages[number], read[number]))
-    told = set(names.values())
-    untold += [(document, page) for document in sorted(run.documents.keys() - told) for page in sorted(run.documents[document])]
+    matched = set(names.values())
+    untold += [
+        (document, page) for document in sorted(run.documents.keys() - matched) for page in sorted(run.documents[document])
+    ]
     return Matched(tuple(pairs), tuple(unread), tuple(untold))
 
 
 def names_in(wanted: Iterable[str], documents: Iterable[str]) -> dict[str, str]:
     """Wanted name -> the document of that name: the same, else the only one that differs by an extension alone.
 
-    A document that two wanted names would take goes to neither: which of them it is cannot be told.
+    A document that two wanted names would take goes to neither: it is ambiguous.
     """
     exact = set(documents)
     stems: dict[str, list[str]] = {}

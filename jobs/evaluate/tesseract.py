@@ -57,9 +57,9 @@ def _read(program: str, picture: Path, languages: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=True)
     except subprocess.CalledProcessError as error:
-        told = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
         raise InputError(
-            f"{PROGRAM}: it failed: {told[-1] if told else error}; are its languages ({languages}) installed?"
+            f"{PROGRAM}: it failed: {lines[-1] if lines else error}; are its languages ({languages}) installed?"
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{PROGRAM}: it did not read a page: {error}") from error

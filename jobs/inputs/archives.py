@@ -39,7 +39,7 @@ class Entry:
 class Archive:
     """An archive, opened when it is needed and kept open: members of a compressed tar are cheap in their order only.
 
-    place: where it lies on this machine, asked each time that it is opened.  label: as people know it.
+    place: its path on this machine, asked each time that it is opened.  label: as people know it.
     """
 
     def __init__(self, place: Callable[[], Path], label: str, password: str | None = None) -> None:
@@ -145,7 +145,7 @@ class Member:
 
     @property
     def label(self) -> str:
-        """archive.zip/folder/name.pdf#3; the index tells members of one name apart."""
+        """archive.zip/folder/name.pdf#3; the index distinguishes members of one name."""
         return f"{self.archive.label}/{printable(str(self.entry.name))}#{self.entry.index}"
 
     @property

@@ -154,7 +154,7 @@ class _Finder:
             self._add_path(text, None)
 
     def _add_path(self, text: str, base: Path | None) -> None:
-        """A file, folder or glob.  base: the folder that its place is told from, its own where None."""
+        """A file, folder or glob.  base: the folder that its place is relative to, its own where None."""
         path = Path(text)
         if path.is_dir():
             for file in _walk(path):

@@ -25,7 +25,7 @@ NAME_BYTES = 100
 
 
 class InputCache:
-    """``place`` says where an origin's copy lies, ``ensure`` brings it there.  Close it, or use it in a with.
+    """``place`` gives the path of an origin's copy, ``ensure`` fetches it.  Close it, or use it in a with.
 
     limit_bytes: of all copies, and of any one.  kept: the copies last used, which stay whatever the limit, since their pages
     are being rendered.
@@ -41,7 +41,7 @@ class InputCache:
         self._archives: list[Archive] = []
 
     def place(self, origin: Origin) -> Path:
-        """Where the copy lies once it is there; the same for one origin, and named like it."""
+        """The path of the copy once it is fetched; the same for one origin, and named like it."""
         if self._folder is None:
             self._folder = self._make_folder()
         digest = hashlib.sha256(origin.label.encode("utf-8", "surrogateescape")).hexdigest()[:24]

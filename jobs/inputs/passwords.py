@@ -22,7 +22,7 @@ def password_for(section: InputSection, label: str, place: PurePath) -> str | No
 
 
 class Passwords:
-    """Passwords by where a document lies on this machine: what the pipeline asks for."""
+    """Passwords by a document's path on this machine."""
 
     def __init__(self, section: InputSection, files: Iterable[Found]) -> None:
         self._section = section

@@ -37,7 +37,7 @@ class Remote:
 
     @property
     def label(self) -> str:
-        """The address without credentials; a query, which may hold some, is told by its hash."""
+        """The address without credentials; a query, which may hold some, is replaced by its hash."""
         return shown_url(self.url)
 
     @property

@@ -12,7 +12,7 @@ def use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
     """Turn the log on, waiting for others that do the same.  Raises sqlite3.OperationalError once `busy_seconds` are over.
 
     SQLite does not wait here as it does elsewhere: where two connections turn a new file's log on at once, each holds what
-    the other needs, and one is told at once that the file is locked.
+    the other needs, and one gets SQLITE_BUSY at once.
     """
     end = time.monotonic() + busy_seconds
     while True:

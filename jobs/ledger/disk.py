@@ -1,4 +1,4 @@
-"""What a disk says when it cannot take what was made, told to people: full, locked, gone, or not ours."""
+"""Errors of a disk that cannot be written, as messages for people: full, locked, gone, or not ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def database_errors(path: Path, busy_seconds: float) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _told(path, error, busy_seconds) from error
+        raise _as_job_error(path, error, busy_seconds) from error
     except OSError as error:
         if error.errno in FULL:
             raise cannot_write(path.parent, error) from error
@@ -43,7 +43,7 @@ def database_errors(path: Path, busy_seconds: float) -> Iterator[None]:
         ) from error
 
 
-def _told(path: Path, error: sqlite3.Error, busy_seconds: float) -> JobError:
+def _as_job_error(path: Path, error: sqlite3.Error, busy_seconds: float) -> JobError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return LedgerError(

@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def final_status(self) -> str:
-        """The status as people are told: a page that is ok after another try is "retried"."""
+        """The status for reports: a page that is ok after another try is "retried"."""
         return "retried" if self.status == "ok" and self.tries > 1 else self.status
 
 

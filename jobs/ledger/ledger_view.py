@@ -1,4 +1,4 @@
-"""What an output folder's ledger says, for commands that only look: status, verify, and what to retry."""
+"""Read-only queries of an output folder's ledger, for commands that only look: status, verify, and what to retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where everything lies below an output folder: what people see, and Pagemill's own state in ``.pagemill``."""
+"""The paths below an output folder: what people see, and Pagemill's own state in ``.pagemill``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 class Owner:
     """One run of one process.
 
-    host: machine and pid namespace, within which pids mean something.  process_start: tells a reused pid apart, "" where
+    host: machine and pid namespace, within which pids mean something.  process_start: distinguishes a reused pid, "" where
     the system does not say.
     """
 

@@ -18,8 +18,8 @@ DATE_VARIABLE = "SOURCE_DATE_EPOCH"
 
 def today() -> int:
     """What records are dated with: seconds since 1970."""
-    said = os.environ.get(DATE_VARIABLE, "")
-    return int(said) if said.isdecimal() else int(time.time())
+    value = os.environ.get(DATE_VARIABLE, "")
+    return int(value) if value.isdecimal() else int(time.time())
 
 
 class StoredPages:
@@ -44,7 +44,7 @@ class StoredPages:
             self._store.put(dated)
 
     def get(self, ref: PageRef) -> PageText | None:
-        """The page, None where no whole record lies."""
+        """The page, None where there is no whole record."""
         with database_errors(self._path, BUSY_SECONDS):
             return self._store.get(ref)
 

@@ -62,7 +62,7 @@ class PageStore:
             raise
 
     def get(self, ref: PageRef) -> PageText | None:
-        """The page as ``put`` wrote it, under the reference asked for; None where no whole record lies: read the page again."""
+        """The page as ``put`` wrote it, under this reference; None where there is no whole record: read the page again."""
         query = "select content from record where document_hash = ? and page = ? and version = ?"
         row = self._db.execute(query, (ref.document_hash, ref.page, RECORD_VERSION)).fetchone()
         try:

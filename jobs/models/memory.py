@@ -68,7 +68,7 @@ def fitting(slots: int, need: Need, budget: int) -> int:
 
 
 def need(config: Config, pair: PlannedPair) -> Need:
-    """What a job takes: each part says it of itself."""
+    """What a job takes: the sum of what each part says it needs."""
     text, spec, resolved = pair.text.plan, pair.encoder.spec, resolve_settings(config, pair)
     longest_px = resolved.longest_edge_px
     side = fitted_size(longest_px, longest_px, longest_px, config.vision.multiple_px)[0] // spec.patch_px

@@ -76,8 +76,8 @@ def _look_up(model: KnownModel, folder: Path, endpoint: str | None) -> tuple[str
     try:
         info = HfApi(endpoint=endpoint).model_info(model.gguf, revision=model.revision, files_metadata=True)
     except HfHubHTTPError as error:
-        told = f"the hub does not give the repository {model.gguf} ({_first_line(error)})"
-        raise InputError(f"{model.name}: {told}; {how_to_get(model, folder)}") from error
+        problem = f"the hub does not give the repository {model.gguf} ({_first_line(error)})"
+        raise InputError(f"{model.name}: {problem}; {how_to_get(model, folder)}") from error
     except (OSError, _connection_error()) as error:
         raise _no_network(model, folder, error) from error
     files = {

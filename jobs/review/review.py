@@ -49,7 +49,7 @@ def read_pages(folder: Path) -> list[Reviewed]:
 
 
 def present_originals(pages: Iterable[Reviewed]) -> Iterator[PageRow]:
-    """The pages whose document lies where it was, unchanged."""
+    """The pages whose document is still at its path, unchanged."""
     for source, group in groupby((one.page for one in pages), key=lambda page: page.source):
         members = list(group)
         path = Path(source)
@@ -107,7 +107,7 @@ def _changed(gone: Sequence[str], added: Sequence[str]) -> list[tuple[str, str]]
 def _page(one: Reviewed, image: str | None, others: Mapping[PageRef, str] | None) -> dict[str, Any]:
     markdown = _markdown(one)
     confidence = confidence_of(one.text) if one.text else None
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "document": xml_text(one.label),
         "page": one.page.ref.number,
         "status": one.page.status,
@@ -120,9 +120,9 @@ def _page(one: Reviewed, image: str | None, others: Mapping[PageRef, str] | None
     }
     if others is not None:
         other = others.get(one.page.ref)
-        told["only_here"] = other is None
-        told["changes"] = differences(xml_text(other), xml_text(markdown)) if other is not None and other != markdown else []
-    return told
+        row["only_here"] = other is None
+        row["changes"] = differences(xml_text(other), xml_text(markdown)) if other is not None and other != markdown else []
+    return row
 
 
 def _words(one: Reviewed) -> list[list[tuple[str, int | None]]]:

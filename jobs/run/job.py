@@ -1,4 +1,4 @@
-"""One job from its settings to its end: the parts put together, driven, and told.
+"""One job from its settings to its end: its parts opened, driven, and reported on.
 
 ``run_job`` is what ``pagemill run`` does; tests give it another reader.
 """
@@ -95,7 +95,7 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
         inputs = find_inputs(stack, job, files)
         ledger = Ledger(job.folder.ledger, this_process())
         stack.callback(ledger.close)
-        ledger.begin(job.model_hash, job.settings_hash, job.said, time.time())
+        ledger.begin(job.model_hash, job.settings_hash, job.settings_text, time.time())
         documents = inspect_inputs(job, inputs)
         runner = _build(stack, job, documents, ledger, open_reader, inputs)
         runner.start(time.time())
@@ -112,7 +112,7 @@ def run_job(job: JobSpec, open_reader: ReaderOpener, progress: Progress, *, file
 
 
 def provenance_of(job: JobSpec) -> dict[str, str]:
-    """What every page record says of where its text comes from."""
+    """The provenance of every page's text: software, model, settings, numeric classes."""
     known = {"software": f"pagemill {__version__}", "model": job.model_hash, "settings": job.settings_hash}
     return known | ({"encoder": job.resolved.encoder, "decoder": job.resolved.decoder} if job.resolved else {})
 

@@ -104,7 +104,7 @@ class DocumentOutputs:
             raise cannot_write(self._folder, error) from error
 
     def _password(self, path: Path) -> str | None:
-        """Asked only for outputs that open the original; one that cannot be had is told there."""
+        """Asked only for outputs that open the original; they report one that cannot be had."""
         if not any(SINKS[name].needs_original for name in self._formats):
             return None
         try:

@@ -81,12 +81,12 @@ def _as_json(job: JobSpec, report: Report) -> dict[str, Any]:
 
 def _page(page: PageEnd) -> dict[str, Any]:
     document, ref, outcome = page
-    told: dict[str, Any] = {"document": document.found.source, "page": ref.number}
+    row: dict[str, Any] = {"document": document.found.source, "page": ref.number}
     if outcome is None:
-        return told | {"status": "left"}
+        return row | {"status": "left"}
     mean = outcome.mean_log_prob
     confidence = round(math.exp(min(mean, 0.0)), 4) if mean is not None and math.isfinite(mean) else None
-    return told | {
+    return row | {
         "status": outcome.final_status,
         "reason": outcome.reason,
         "attempts": outcome.tries,

@@ -35,7 +35,7 @@ class JobSpec:
     resolved: Resolved | None = None
 
     @property
-    def said(self) -> str:
+    def settings_text(self) -> str:
         """Settings and absolute paths as JSON, so that the job can be given again; without passwords.
 
         "" where an address holds a secret, without which it would be another job.
@@ -58,7 +58,7 @@ class JobSpec:
 
     @property
     def folder(self) -> OutputFolder:
-        """Where everything lies below the output folder."""
+        """The paths below the output folder."""
         return OutputFolder(self.output)
 
 

@@ -1,6 +1,6 @@
 """Every setting of Pagemill: one frozen model a section, one field a key, with its unit and its default.
 
-config.yaml says the same to people (a test compares them).  ``layers`` reads job files, the environment and flags into
+config.yaml documents the same keys (a test compares them).  ``layers`` reads job files, the environment and flags into
 these models; ``SHAPES_TEXT`` says which settings can change a page's text and so belong to the identity of its work.
 """
 
@@ -137,7 +137,7 @@ class RecoverySection(Section):
 
 
 class PromptSection(Section):
-    """What the model is told beside the page."""
+    """The prompt's words beside the page."""
 
     text: str = ""
 
@@ -188,7 +188,7 @@ class Config(Section):
     watch: WatchSection = WatchSection()
 
 
-#: Paths, which are relative to the job file that says them.
+#: Paths, which are relative to the job file they are in.
 PATH_KEYS: tuple[tuple[str, str], ...] = (
     *(("model", "folder"), ("model", "text"), ("model", "mmproj"), ("input", "paths"), ("input", "list"), ("output", "folder")),
     *(("watch", "done_folder"), ("watch", "failed_folder"), ("watch", "health_file"), ("run", "trace")),

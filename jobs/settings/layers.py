@@ -1,6 +1,6 @@
 """Settings from where people write them: flag over environment over job file over the defaults, here and nowhere else.
 
-Each layer is checked alone, so that an error names the file and line, the variable or the flag that said it.  A relative
+Each layer is checked alone, so that an error names the file and line, the variable or the flag it comes from.  A relative
 path in a job file is relative to that file; any other is relative to the working folder.
 """
 
@@ -119,7 +119,7 @@ def _problem(layer: Layer, details: ErrorDetails) -> str:
 
 
 def _follows(details: ErrorDetails) -> bool:
-    """True for "too few items" where there are items: they are at fault, and told, themselves."""
+    """True for "too few items" where there are items: each is already reported."""
     return details["type"] == "too_short" and bool(details["input"])
 
 

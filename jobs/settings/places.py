@@ -1,4 +1,4 @@
-"""Settings beside the places that said them, so that every error can name its place."""
+"""Settings with the places they come from, so that every error can name its place."""
 
 from __future__ import annotations
 

@@ -119,11 +119,11 @@ def _open_journal(output: Path, *, forget_failures: bool) -> Journal:
 def _report(finished: Sequence[Finished], progress: Progress) -> None:
     for file in finished:
         verdict = file.verdict
-        told = ", ".join(f"{count} {status}" for status, count in sorted(verdict.counts.items()))
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(verdict.counts.items()))
         same = f" (the same bytes as {file.duplicate_of})" if file.duplicate_of else ""
         moved = f"; moved to {file.moved_to}" if file.moved_to else ""
         reason = f": {verdict.reason}" if verdict.reason else ""
-        progress.note(f"{file.path}: {verdict.kind}, pages: {told or 'none'}{same}{reason}{moved}")
+        progress.note(f"{file.path}: {verdict.kind}, pages: {counts or 'none'}{same}{reason}{moved}")
 
 
 @contextmanager

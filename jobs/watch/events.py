@@ -38,7 +38,7 @@ def _listen(roots: Sequence[Path], changed: threading.Event, stop: threading.Eve
     """Sets ``changed`` after events.  Where there are none to be had, scans go on alone and this tries again later."""
     from watchfiles import watch
 
-    told = False
+    is_logged = False
     while not stop.is_set():
         there = [root for root in roots if root.is_dir()]
         try:
@@ -48,7 +48,7 @@ def _listen(roots: Sequence[Path], changed: threading.Event, stop: threading.Eve
                 if len(there) < sum(root.is_dir() for root in roots) or not all(root.is_dir() for root in there):
                     break  # a folder came back, or went: listen anew
         except Exception as error:  # whatever the system's notifier raises, scans do without it
-            if not told:
+            if not is_logged:
                 _log.warning("no events of the file system (%s); scanning by the clock alone", error)
-                told = True
-        stop.wait(RETRY_EVENTS_SECONDS if told else 1.0)
+                is_logged = True
+        stop.wait(RETRY_EVENTS_SECONDS if is_logged else 1.0)

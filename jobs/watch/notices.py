@@ -1,4 +1,4 @@
-"""What a watch tells other programs: a health file that monitors read, and a POST when files have ended."""
+"""How a watch reports to other programs: a health file that monitors read, and a POST when files have ended."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Pdf:
 
 
 def _geometry(page: pypdfium2.PdfPage, width_px: int, height_px: int) -> PageGeometry:
-    """Where the drawing lies on the page."""
+    """The drawing's place on the page."""
     box = pdfium.FS_RECTF()
     pdfium.FPDF_GetPageBoundingBox(page, box)
     return PageGeometry(

@@ -1,4 +1,4 @@
-"""Does a PDF page's every picture decode whole?  pdfium draws what it can and says nothing of the rest.
+"""Does a PDF page's every picture decode whole?  pdfium draws what it can and ignores the rest silently.
 
 A picture that does not decode leaves its place white, one that was cut leaves part of it white, grey or black: read as it
 is drawn, such a page would lose its text without a word.  Runs in a child process only.

@@ -67,7 +67,7 @@ def user_units(content: Content, password: str | None) -> dict[int, float]:
 
 
 def painting_operators(content: Content, password: str | None, page: int) -> int:
-    """How many things a page's content says to draw, for a page of which pdfium drew none: it says nothing of content that
+    """How many painting operators a page's content has, for a page of which pdfium drew none: it ignores content that
     is missing or does not decode.  Raises Unreadable where that is so."""
     try:
         with open_content(content) as file, pikepdf.open(file, password=password or "") as pdf:

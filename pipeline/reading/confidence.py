@@ -14,23 +14,23 @@ from itertools import accumulate
 
 from pagemill.pipeline.page import PageText
 
-NEARBY_CHARACTERS = 64  # how much of what the model said may be missing before a word of the tidied text
+NEARBY_CHARACTERS = 64  # how much of the model's answer may be missing before a word of the tidied text
 LOWEST = 0.5  # percent, so that a word of 0 does not make its line 0
 
 _WORD = re.compile(r"\S+")
 
 
 def word_confidences(text: str, pieces: Sequence[tuple[str, float]]) -> tuple[int, ...]:
-    """Percent for each word of ``text``.  pieces: what the model said, in order, each part with its log-prob.
+    """Percent for each word of ``text``.  pieces: the model's answer, in order, each part with its log-prob.
 
     text: the pieces together, tidied: characters may have gone, none were added.
     """
-    said = "".join(piece for piece, _ in pieces)
+    answer = "".join(piece for piece, _ in pieces)
     ends = list(accumulate(len(piece) for piece, _ in pieces))
     confidences = []
     cursor = 0
     for match in _WORD.finditer(text):
-        start, cursor = _find(said, match[0], cursor)
+        start, cursor = _find(answer, match[0], cursor)
         first, last = bisect_right(ends, start), bisect_right(ends, cursor - 1)
         total = sum(log_prob for _, log_prob in pieces[first : last + 1])
         confidences.append(round(100 * math.exp(min(total, 0.0))))
@@ -57,14 +57,14 @@ def _geometric_mean(percents: Sequence[int]) -> int | None:
     return round(math.exp(sum(math.log(max(percent, LOWEST)) for percent in percents) / len(percents)))
 
 
-def _find(said: str, word: str, cursor: int) -> tuple[int, int]:
-    """(start, end) of a word in what was said, at or after ``cursor``; letter by letter where letters are missing in it."""
-    start = said.find(word, cursor, cursor + NEARBY_CHARACTERS + len(word))
+def _find(answer: str, word: str, cursor: int) -> tuple[int, int]:
+    """(start, end) of a word in the answer, at or after ``cursor``; letter by letter where letters are missing in it."""
+    start = answer.find(word, cursor, cursor + NEARBY_CHARACTERS + len(word))
     if start >= 0:
         return start, start + len(word)
     places = []
     for letter in word:
-        found = said.find(letter, cursor, cursor + NEARBY_CHARACTERS)
+        found = answer.find(letter, cursor, cursor + NEARBY_CHARACTERS)
         if found >= 0:
             places.append(found)
             cursor = found + 1

@@ -29,7 +29,7 @@ _ESCAPE = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|>~$])")
 
 
 def to_markdown(text: str) -> str:
-    """What the model said, tidied: line ends, control characters, a fence around all of it, and ``\\$x\\$`` for ``$x$``.
+    """The model's answer, tidied: line ends, control characters, a fence around all of it, and ``\\$x\\$`` for ``$x$``.
 
     Escaped dollars are mended only around what looks like mathematics; ``\\$5 and \\$10`` are prices.
     """

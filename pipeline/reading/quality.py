@@ -118,7 +118,7 @@ class LoopDetector:
     - 512 at least: a rule or a line of dot leaders is one token over and over, 300 characters in bad cases;
     - 64 repeats of a short period: a ledger page has up to sixty rows, all of them "do." in bad cases;
     - 2048 tokens, half of the usual cap, for periods between a row and a paragraph: a grid of empty cells repeats by rows;
-    - six repeats of anything longer: no page says one paragraph six times, looping models do.
+    - six repeats of anything longer: no page has one paragraph six times, looping models do.
 
     Counting loops ("1. 2. 3. ...") are not periodic and end at the token cap, as truncated.
     """
@@ -150,7 +150,7 @@ class LoopDetector:
 
     @property
     def ends_in_loop(self) -> bool:
-        """Did a sequence that ran into its cap end repeating: eight turns or more, over half of all it said?
+        """Did a sequence that ran into its cap end repeating: eight turns or more, over half of its length?
 
         For naming the reason of a page that has to end anyway; too eager to stop one.
         """

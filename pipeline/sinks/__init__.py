@@ -89,8 +89,8 @@ def write_document(
     for part in _parts(document.name, formats, per, len(pages)):
         sink = SINKS[part.format]
         chosen = pages if part.page is None else [pages[part.page]]
-        told = replace(document, files=tuple(files)) if sink.scope == "document" else document
-        content = sink.render(told, chosen)
+        described = replace(document, files=tuple(files)) if sink.scope == "document" else document
+        content = sink.render(described, chosen)
         write_durably(folder / part.name, content)
         digest = hashlib.sha256(content).hexdigest()
         files.append(OutputFile(part.name, digest, len(content), part.format, part.page, sink.media_type))

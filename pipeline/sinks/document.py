@@ -1,4 +1,4 @@
-"""What a sink is told of the document, and the files that it may refer to."""
+"""What sinks know of the document, and the files that they may refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every output says of a page's origin, in one wording; and text made safe for XML."""
+"""A page's provenance in one wording for every output; and text made safe for XML."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def facts_of(page: PageText) -> list[tuple[str, str]]:
     if confidence is not None:
         facts.append(("confidence", f"{confidence:.4f}"))
     known = dict(page.provenance) | ({"turned": str(page.turn)} if page.turn else {})
-    facts += [(f"{name}_hash" if name in ("model", "settings") else name, said) for name, said in sorted(known.items())]
+    facts += [(f"{name}_hash" if name in ("model", "settings") else name, value) for name, value in sorted(known.items())]
     facts += [(f"attempt_{number}", _attempt(page, number)) for number in range(1, len(page.attempts) + 1)]
     date = iso_date([page])
     if date is not None:
@@ -73,7 +73,7 @@ def facts_of(page: PageText) -> list[tuple[str, str]]:
 
 
 def confidence_of(page: PageText) -> float | None:
-    """From 0 to 1; None where nothing was decoded, or what the model said of it is not a number."""
+    """From 0 to 1; None where nothing was decoded, or its log-probs are not finite."""
     confidence = page_confidence(page)
     return confidence if confidence is not None and math.isfinite(confidence) else None
 

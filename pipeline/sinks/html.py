@@ -43,8 +43,8 @@ class HtmlSink:
 
 def _section(page: PageText) -> str:
     number = page.ref.number
-    said = f"page {number}: {page.status}" if page.status != "ok" else f"page {number}"
-    note = escape(xml_name(f"{said}: {page.reason}" if page.reason else said))
+    heading = f"page {number}: {page.status}" if page.status != "ok" else f"page {number}"
+    note = escape(xml_name(f"{heading}: {page.reason}" if page.reason else heading))
     facts = "".join(f"<div>{escape(name)}: {escape(value)}</div>" for name, value in facts_of(page))
     return (
         f'<section id="page-{number}" data-status="{page.status}" dir="auto">\n<p class="page-note">{note}</p>\n'

@@ -163,8 +163,8 @@ def _give_font(page: pikepdf.Page, font: pikepdf.Object) -> None:
 
 def _add_facts(pdf: pikepdf.Pdf, document: SourceDocument, pages: Sequence[PageText]) -> None:
     """Say who made the text, where PDF has a place for it: PieceInfo of the catalogue."""
-    said = [[("page", str(page.ref.number)), ("boxes", boxes_note(page)), *facts_of(page)] for page in pages]
-    lines = [pikepdf.String("; ".join(f"{name}: {value}" for name, value in facts)) for facts in said]
+    known = [[("page", str(page.ref.number)), ("boxes", boxes_note(page)), *facts_of(page)] for page in pages]
+    lines = [pikepdf.String("; ".join(f"{name}: {value}" for name, value in facts)) for facts in known]
     private = Dictionary(OriginalSHA256=pikepdf.String(document.content_hash), Pages=Array(lines))
     date = date_of(pages)
     stamp = date.strftime("D:%Y%m%d%H%M%SZ") if date else "D:19700101000000Z"

@@ -22,8 +22,8 @@ def test_remembered_settings_are_a_job_again_with_absolute_paths_and_without_sec
     )
     inputs = ("scans", "@list.txt", "https://example.org/a.pdf", "s3://bucket/folder")
     job = JobSpec(config, inputs, Path("out"), ModelFiles(Path("t.gguf"), Path("m.gguf")), "model", "settings")
-    assert "sesame" not in job.said
-    again = Config.model_validate(json.loads(job.said))
+    assert "sesame" not in job.settings_text
+    again = Config.model_validate(json.loads(job.settings_text))
     here = Path.cwd()
     assert again.input.paths == (
         str(here / "scans"),
@@ -39,4 +39,4 @@ def test_remembered_settings_are_a_job_again_with_absolute_paths_and_without_sec
 
 @pytest.mark.parametrize("address", ["https://me:sesame@example.org/a.pdf", "https://example.org/a.pdf?token=sesame"])
 def test_job_with_a_secret_in_an_address_is_not_remembered(address: str) -> None:
-    assert JobSpec(Config(), (address,), Path("out"), ModelFiles(Path("t"), Path("m")), "model", "settings").said == ""
+    assert JobSpec(Config(), (address,), Path("out"), ModelFiles(Path("t"), Path("m")), "model", "settings").settings_text == ""

@@ -63,7 +63,7 @@ def _seen(op: Any, segment: int, row: int) -> tuple[int, int]:
 
 @driver
 def _begin(op: Any, segment: int, begin: int, end: int, head: int, state: int) -> None:
-    """Pack the queries of a block's rows, and clear its output and records."""
+    """Pack the queries of a block's rows, and clear its output and softmax statistics (max, sum)."""
     pack, group = load_i64(op[AT.tiles] + TILE_AT.pack), op[AT.group]
     stride = BLOCK_ROWS * op[AT.flash_query_bytes]
     source = (

@@ -1,4 +1,4 @@
-"""What a step tells its ops: slots of the int64 step header."""
+"""The step header: what changes between steps, as int64 at fixed indices, which every op reads."""
 
 ROWS = 0
 """How many rows the step has."""

@@ -41,7 +41,7 @@ class HeadNorms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTables:
-    """What a step tells attention, at fixed addresses.
+    """The step's tables for attention, at fixed addresses.
 
     position, base: (rows,) int64, of each row, and the address of its sequence's cache slot.  segments: (n, 8) int64, see
     ``drivers.fields.SegmentFields``.  cos, sin: (rows, rope dims / 2) float32, or None.

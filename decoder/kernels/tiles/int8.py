@@ -22,7 +22,7 @@ from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I16, I32, Emitter,
 
 ARGUMENTS = 8
 PREFETCH_BYTES = {4: 8192, 8: 2560, 16: 2560}
-"""Activations -> how far ahead weights are asked for; with fewer, the hardware streams better alone (measured)."""
+"""Activations -> prefetch distance of weights in bytes; with fewer, the hardware prefetcher does better alone (measured)."""
 SLOW_BITS, SLOW_PREFETCH_BYTES = 6, 8192
 """But for these codes, which take long to unpack: a third faster with any number of activations."""
 FENCE_EVERY = 2
@@ -43,7 +43,7 @@ def int8_emit(format: str, count: int) -> Emit:
     def emit(
         e: Emitter, w: Value, codes: Value, scales: Value, sums16: Value, sums32: Value, out: Value, blocks: Value, rows: Value
     ) -> None:
-        lanes = LANES if count == 1 else e.isa.dot_lanes  # of one activation, a code vector dies at once: no need of registers
+        lanes = LANES if count == 1 else e.isa.dot_lanes  # with one activation a code vector is used once, so registers suffice
         with e.loop(LANES // lanes) as lane_pass:
             lane = e.scaled(lane_pass, lanes)
             tile = _Tile(e, layout, count, lanes, lane, w, codes, scales, sums16, sums32, e.at(out, e.scaled(lane, 4)), rows)
