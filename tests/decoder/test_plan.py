@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Callable[[Parts], None], str]] = {
     "no architecture": (_meta("general.architecture", None), "'general.architecture' is missing"),
     "unknown architecture": (
         _meta("general.architecture", "rwkv7"),
-        "'rwkv7' is not supported: expected one of llama, qwen2, qwen3",
+        f"'rwkv7' is not supported: expected one of {', '.join(sorted(ARCHS))}",
     ),
     "vision file": (_meta("general.architecture", "clip"), "is a vision projector (mmproj); give the text model's"),
     "an adapter": (_meta("general.type", "adapter"), "of type 'adapter': expected a model"),
