@@ -25,9 +25,10 @@ class BlockCodes:
 
         w = d[b] * sub_scales[b, s] * (code - offset)  + m[b]  - dmin[b] * sub_mins[b, s]
 
-    where a missing (None) sub_scales counts as 1 and a missing m, or dmin and sub_mins, as 0.  Three shapes occur:
+    where a missing (None) sub_scales counts as 1 and a missing m, or dmin and sub_mins, as 0; with a codebook, codebook[code]
+    stands for (code - offset).  Three shapes occur:
 
-    legacy (Q4_0 .. Q8_0): block = sub_block = 32, sub_scales None; m only in Q4_1 and Q5_1 (their offset is 0).
+    legacy (Q4_0 .. Q8_0, IQ4_NL): block = sub_block = 32, sub_scales None; m only in Q4_1 and Q5_1 (their offset is 0).
     Q8_256: block = sub_block = 256, otherwise like Q8_0.
     K-quants: block = 256; sub_block 32 (Q4_K, Q5_K: sub_scales and sub_mins of 6 bits) or 16 (Q6_K: signed, no mins).
 
@@ -45,6 +46,7 @@ class BlockCodes:
     sub_scales: NDArray[np.uint8] | NDArray[np.int8] | None = None
     dmin: Floats | None = None
     sub_mins: Bytes | None = None
+    codebook: tuple[int, ...] = ()
 
     def values(self) -> Floats:
         """Returns the weights: (rows, n) float32.
@@ -53,8 +55,10 @@ class BlockCodes:
         code at most 7 and 6, so every product is exact in float32 and only the last addition rounds.
         """
         rows, width = self.codes.shape
-        signed = self.codes.astype(np.float32).reshape(rows, width // self.block, self.block // self.sub_block, self.sub_block)
-        signed -= np.float32(self.offset)
+        signed = np.array(self.codebook, np.float32)[self.codes] if self.codebook else self.codes.astype(np.float32)
+        signed = signed.reshape(rows, width // self.block, self.block // self.sub_block, self.sub_block)
+        if not self.codebook:
+            signed -= np.float32(self.offset)
         with np.errstate(invalid="ignore"):  # an infinite d, as in the reference: 0 * inf is NaN, not an error
             scale = self.d[:, :, None]
             if self.sub_scales is not None:
@@ -89,11 +93,16 @@ class Format(ABC):
 
 
 class QuantFormat(Format):
-    """A format of integer codes with block scales."""
+    """A format of integer codes with block scales.
+
+    codebook: the signed bytes that its codes stand for, where they are not evenly spaced; products then take these bytes, so
+    offset is that of 8-bit codes, 128.
+    """
 
     code_bits: ClassVar[int]
     offset: ClassVar[int]
     sub_block: ClassVar[int]
+    codebook: ClassVar[tuple[int, ...]] = ()
     halves: ClassVar[tuple[int, ...]] = (0,)  # bytes of a block at which its float16 scales and minima stand
 
     def is_finite(self, raw: Bytes) -> bool:

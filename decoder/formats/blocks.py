@@ -1,4 +1,4 @@
-"""The formats of one scale a block: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 of 32 (ggml-common.h, block_q*), and Q8_256."""
+"""The formats of one scale a block: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL of 32 (ggml-common.h, block_q*), and Q8_256."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Q8_256(QuantFormat):  # noqa: N801
 
 
 class _Low(QuantFormat):
-    """Q4_* and Q5_*: d, perhaps m, perhaps 32 fifth bits, then 16 bytes: element j in low, j + 16 in high nibbles."""
+    """Q4_*, Q5_* and IQ4_NL: d, perhaps m, perhaps 32 fifth bits, then 16 bytes: element j in low, j + 16 in high nibbles."""
 
     block, sub_block = 32, 32
     has_m: bool
@@ -52,9 +52,8 @@ class _Low(QuantFormat):
             fifth = np.unpackbits(blocks[:, :, at : at + 4], axis=2, bitorder="little")  # bit j belongs to element j
             codes |= fifth << np.uint8(4)
         m = half(blocks, 2) if self.has_m else None
-        return BlockCodes(
-            codes.reshape(len(raw), blocks.shape[1] * 32), self.code_bits, self.offset, 32, 32, half(blocks, 0), m
-        )
+        codes = codes.reshape(len(raw), blocks.shape[1] * 32)
+        return BlockCodes(codes, self.code_bits, self.offset, 32, 32, half(blocks, 0), m, codebook=self.codebook)
 
 
 class Q4_0(_Low):  # noqa: N801
@@ -62,6 +61,14 @@ class Q4_0(_Low):  # noqa: N801
 
     name, type_id, block_bytes = "Q4_0", 2, 18
     code_bits, offset, has_m = 4, 8, False
+
+
+class IQ4_NL(_Low):  # noqa: N801
+    """4-bit codes of a codebook: denser around zero, as weights are (ggml-common.h, kvalues_iq4nl)."""
+
+    name, type_id, block_bytes = "IQ4_NL", 20, 18
+    code_bits, offset, has_m = 4, 128, False
+    codebook = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
 class Q4_1(_Low):  # noqa: N801

@@ -18,6 +18,7 @@ class CodeLayout:
 
     bits, offset, sub_block: of the format's codes.  block: k per activation scale.  subs: runs of 32 k in one tile.
     has_minima: weights have an additive minimum (exactly the formats whose codes have no offset).
+    codebook: the signed bytes that codes stand for, empty where they stand for themselves.
     """
 
     name: str
@@ -27,7 +28,13 @@ class CodeLayout:
     block: int
     subs: int
     has_minima: bool
+    codebook: tuple[int, ...] = ()
     group_rows: int = LANES
+
+    @property
+    def dot_bits(self) -> int:
+        """Bits of what enters the dot products: those of codes, or of the codebook's bytes."""
+        return 8 if self.codebook else self.bits
 
     @property
     def is_super(self) -> bool:
@@ -96,8 +103,16 @@ Layout = CodeLayout | FloatLayout
 def _layout(weights: Format) -> Layout:
     if isinstance(weights, QuantFormat):
         subs = 8 if weights.block == 256 else 2
-        no_offset = weights.offset == 0
-        return CodeLayout(weights.name, weights.code_bits, weights.offset, weights.sub_block, weights.block, subs, no_offset)
+        return CodeLayout(
+            weights.name,
+            weights.code_bits,
+            weights.offset,
+            weights.sub_block,
+            weights.block,
+            subs,
+            has_minima=weights.offset == 0,
+            codebook=weights.codebook,
+        )
     return FloatLayout(weights.name, weights.block_bytes, weights.name == "BF16")
 
 

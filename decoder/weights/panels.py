@@ -189,7 +189,9 @@ def _unpack_codes(panels: Panels, layout: CodeLayout) -> BlockCodes:
     planes = np.ascontiguousarray(data[..., : layout.scales_at]).reshape(groups, tiles, layout.subs, layout.bits, 64)
     vectors = _unpack_planes(planes, layout.bits).view(np.uint32).transpose(0, 4, 1, 2, 3)  # (groups, 16, tiles, subs, v)
     codes = np.ascontiguousarray(vectors).reshape(rows, -1).view(np.uint8)[:, : panels.width]
-    view = BlockCodes(codes, layout.bits, layout.offset, layout.block, layout.sub_block, halves(layout.d_at))
+    view = BlockCodes(
+        codes, layout.bits, layout.offset, layout.block, layout.sub_block, halves(layout.d_at), codebook=layout.codebook
+    )
     minimum = halves(layout.m_at) if layout.has_minima else None
     if not layout.is_super:
         return replace(view, m=minimum)

@@ -18,7 +18,8 @@ from pagemill.decoder.gguf.files import open_file
 from pagemill.decoder.kernels.isa import PORTABLE
 from pagemill.decoder.kernels.memory import Array
 from pagemill.decoder.model import open_model
-from tests.answers import oracle_files
+from tests.answers import ORACLES, oracle_files
+from tests.build import tiny_parts
 
 
 def relative(found: Array, expected: Array) -> float:
@@ -87,3 +88,19 @@ def test_a_cached_context_costs_no_more_than_its_format(kv_cache: str, decode_fr
 
 def test_the_portable_variant_is_what_it_says() -> None:
     assert open_model(ARCH_FILES[0], cpu="portable").isa == PORTABLE
+
+
+@pytest.mark.parametrize("kind", ["absent", "none", "linear", "yarn"])
+def test_the_attention_factor_of_rope_counts_as_in_llama_cpp(tmp_path: Path, kind: str) -> None:
+    """Recorded from the same file: two float32 engines agree to 1.3e-6."""
+    parts = tiny_parts()
+    scaling: dict[str, object] = {"attn_factor": 1.3} | ({} if kind == "absent" else {"type": kind})
+    scaling |= {"factor": 4.0} if kind in ("linear", "yarn") else {}
+    scaling |= {"original_context_length": 32} if kind == "yarn" else {}
+    parts.metadata |= {f"qwen3.rope.scaling.{key}": value for key, value in scaling.items()}
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(parts.bytes())
+    with np.load(ORACLES / "rope" / "attn_factor.npz") as answers:
+        tokens, expected = answers["tokens"].tolist(), answers[kind]
+    found = logits(open_model(path, exact=True), tokens, kv_cache="f32")
+    assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)

@@ -23,7 +23,7 @@ from pagemill.decoder.tokenizer.pretokenizers import PRE_SPLITS
 from pagemill.decoder.tokenizer.spm import cut_pattern, merge
 from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from pagemill.decoder.tokenizer.vocabulary import Kind
-from tests.answers import ORACLE_DIRS, oracle_files
+from tests.answers import ORACLE_DIRS, ORACLES, oracle_files
 from tests.real_models import SOURCES, real_model
 
 TINY = oracle_files("tokenizer/tiny-*.json")
@@ -177,6 +177,15 @@ def test_missing_pre_split_means_llama_cpps_default_and_is_reported() -> None:
     assert silent.encode(text) == named.encode(text)
     assert "tokenizer.ggml.pre is missing" in silent.warnings[0]
     assert named.warnings == ()
+
+
+def test_the_default_pre_split_gives_llama_cpps_ids() -> None:
+    recorded = json.loads((ORACLES / "tokenizer" / "default-pre.json").read_text(encoding="utf-8"))
+    header, _ = open_file(ORACLES / "archs" / "qwen3.gguf")
+    silent = {key: value for key, value in header.metadata.items() if key != "tokenizer.ggml.pre"}
+    tokenizer = Tokenizer.from_header(replace(header, metadata=silent))
+    assert len(recorded["cases"]) > 200
+    assert [(text, tokenizer.encode(text)) for text, _ in recorded["cases"]] == [tuple(case) for case in recorded["cases"]]
 
 
 def test_the_default_pre_split_keeps_punctuation_and_three_digits_apart() -> None:

@@ -55,6 +55,10 @@ class Emitter:
         """A scalar constant, or the same value in every lane of a vector type."""
         return ir.Constant(kind, [value] * kind.count) if isinstance(kind, ir.VectorType) else ir.Constant(kind, value)
 
+    def bytes_of(self, values: Sequence[int]) -> Value:
+        """A constant vector of bytes."""
+        return ir.Constant(vector(I8, len(values)), list(values))
+
     def zero(self, kind: Value) -> Value:
         """All bits zero."""
         return ir.Constant(kind, None) if isinstance(kind, ir.VectorType) else ir.Constant(kind, 0)

@@ -17,6 +17,7 @@ from functools import cache
 from pagemill.decoder.kernels.compile import Emit, compile_kernel
 from pagemill.decoder.kernels.isa import LANES, Isa
 from pagemill.decoder.kernels.layouts import CODES_PER_VECTOR, LAYOUTS, CodeLayout
+from pagemill.decoder.kernels.tiles.codebook import look_up
 from pagemill.decoder.kernels.tiles.dots import dot_codes, dot_shorts, takes_signed_bytes
 from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I16, I32, Emitter, Value, vector
 
@@ -141,7 +142,7 @@ def _large_blocks(t: _Tile, blocks: Value) -> None:
                 if n and n % FENCE_EVERY == 0:
                     e.fence()
                 bytes_ = [e.bits(_four_bytes(t, signed, 256 * n, j), t.vector(I8, 4)) for j in range(8)]
-                e.set(total, dot_codes(e, e.get(total), vectors, bytes_, layout.bits))
+                e.set(total, dot_codes(e, e.get(total), vectors, bytes_, layout.dot_bits))
         d, scales = _half(t, tile, layout.d_at), e.at(t.scales, e.scaled(place, 4))
         for n, total in enumerate(totals):
             value = e.b.fmul(t.floats(e.get(total)), d)
@@ -203,13 +204,13 @@ def _dot(t: _Tile, vectors: Sequence[Value], signed: Value, at: int, share: slic
     indices = range(8)[share]
     bytes_ = [e.bits(_four_bytes(t, signed, at, j), t.vector(I8, 4)) for j in indices]
     codes = [vectors[j] for j in indices]
-    from_memory = t.layout.offset and not (t.layout.bits == 8 and takes_signed_bytes(e.isa))
+    from_memory = t.layout.offset and not (t.layout.dot_bits == 8 and takes_signed_bytes(e.isa))
     parts = t.lanes // e.isa.dot_lanes
     chains = max(1, min(len(codes), 4 // (t.count * parts)))
     totals = []
     for chain in range(chains):
         start = t.splat(offsets, I32, offset_at) if from_memory and chain == 0 else e.zero(kind)
-        totals.append(dot_codes(e, start, codes[chain::chains], bytes_[chain::chains], t.layout.bits))
+        totals.append(dot_codes(e, start, codes[chain::chains], bytes_[chain::chains], t.layout.dot_bits))
     while len(totals) > 1:
         totals = [e.b.add(a, b) for a, b in zip(totals[::2], totals[1::2], strict=True)]
     return totals[0]
@@ -234,7 +235,7 @@ def _code_vectors(t: _Tile, run: Value) -> list[Value]:
         codes = [e.b.or_(code, _field(e, planes[4], j, 4, 0x10)) for j, code in enumerate(codes)]
     if bits == 6:
         codes = [e.b.or_(code, _field(e, planes[4 + j // 4], 2 * (j % 4), 4, 0x30)) for j, code in enumerate(codes)]
-    return codes
+    return [look_up(e, code, t.layout.codebook) for code in codes] if t.layout.codebook else codes
 
 
 def _field(e: Emitter, plane: Value, first: int, to: int, mask: int) -> Value:
