@@ -53,8 +53,8 @@ class Request:
     key: Hashable = None
 
 
+# Why a sequence ended: a stop token, its max_tokens, no position left in the context, or logits that are no numbers.
 Finish = Literal["stop", "length", "context", "broken"]
-"""Why a sequence ended: a stop token, its max_tokens, no position left in the context, or logits that are no numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from pagemill.decoder.network.transformer import Forward
 from pagemill.decoder.sampler import Sampler
 from pagemill.decoder.scheduler import Scheduler, Sequence
 
-LOGITS_ROWS = 64
-"""Rows per step when every row's logits are wanted: bounds the buffer of logits."""
+LOGITS_ROWS = 64  # rows per step when every row's logits are wanted: bounds the buffer of logits
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ S = TypeVar("S")
 Part = Literal["weight", "bias"]
 Shape = tuple[int, ...]
 
-GLOBAL: Final = -1
-"""The layer number of tensors that belong to no layer."""
+GLOBAL: Final = -1  # the layer number of tensors that belong to no layer
 _NAMED: Final = 3  # how many tensors a reason names before it counts the rest
 
 

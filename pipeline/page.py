@@ -14,8 +14,8 @@ from pagemill.pipeline.geometry import PageGeometry
 
 PageStatus = Literal["ok", "low_confidence", "truncated", "looped", "blank", "failed"]
 
+# The page of a document that could not be opened: how many it has is not known, and that it failed is recorded once.
 WHOLE_DOCUMENT = -1
-"""The page of a document that could not be opened: how many it has is not known, and that it failed is recorded once."""
 
 
 @dataclass(frozen=True, slots=True)

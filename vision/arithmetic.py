@@ -8,10 +8,8 @@ from typing import Literal, get_args
 from pagemill.decoder import BLOCKS, CODECS, LANES, Codec, Isa, ModelError
 from pagemill.vision.spec import VisionSpec
 
-Precision = Literal["auto", "bf16", "int8", "f32"]
-"""What may be asked for."""
-Products = Literal["bf16", "int8", "f32"]
-"""How the layers multiply; f32: with the file's own precision."""
+Precision = Literal["auto", "bf16", "int8", "f32"]  # what may be asked for
+Products = Literal["bf16", "int8", "f32"]  # how the layers multiply; f32: with the file's own precision
 
 
 @dataclass(frozen=True, slots=True)

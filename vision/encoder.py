@@ -13,8 +13,7 @@ from pagemill.vision.protocol import Encoder
 from pagemill.vision.reference import ReferenceEncoder
 from pagemill.vision.weights import PlannedEncoder, plan_encoder
 
-BACKENDS: Final = ("cpu", "reference")
-"""reference: numpy, slow; what the others are compared with."""
+BACKENDS: Final = ("cpu", "reference")  # reference: numpy, slow; what the others are compared with
 
 
 def open_encoder(

@@ -13,5 +13,5 @@ FORMATS: dict[str, Format] = {
     each.name: each for each in (F32(), F16(), BF16(), Q8_0(), Q4_0(), Q4_1(), Q5_0(), Q5_1(), Q4_K(), Q5_K(), Q6_K(), IQ4_NL())
 }
 
+# What products take: the files' formats, and one that weights are rounded to at load.
 PACKED: dict[str, Format] = {**FORMATS, Q8_256.name: Q8_256()}
-"""What products take: the files' formats, and one that weights are rounded to at load."""

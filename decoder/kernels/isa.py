@@ -14,8 +14,7 @@ from typing import Literal
 
 import llvmlite.binding as llvm
 
-LANES = 16
-"""float32 lanes of every vector, and rows of every row group."""
+LANES = 16  # float32 lanes of every vector, and rows of every row group
 
 
 @dataclass(frozen=True, slots=True)

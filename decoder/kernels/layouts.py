@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pagemill.decoder.formats import PACKED, Format, QuantFormat
 from pagemill.decoder.kernels.isa import LANES
 
-CODES_PER_VECTOR = 4 * LANES
-"""16 rows x 4 k: what one dot product instruction reads."""
+CODES_PER_VECTOR = 4 * LANES  # 16 rows x 4 k: what one dot product instruction reads
 
 
 @dataclass(frozen=True, slots=True)

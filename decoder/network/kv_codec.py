@@ -20,14 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-BLOCK_POSITIONS = 256
-"""Positions per block; also keys per step of a flash attention, at absolute multiples."""
+BLOCK_POSITIONS = 256  # positions per block; also keys per step of a flash attention, at absolute multiples
 
-SCALE_VALUES = 32
-"""Values that share a scale in q8_0."""
+SCALE_VALUES = 32  # values that share a scale in q8_0
 
-VALUES_BYTES = BLOCK_POSITIONS * (2 + SCALE_VALUES)
-"""Bytes of 32 dimensions of a block of values in q8_0."""
+VALUES_BYTES = BLOCK_POSITIONS * (2 + SCALE_VALUES)  # bytes of 32 dimensions of a block of values in q8_0
 
 _VALUE_ROTATION = 64
 

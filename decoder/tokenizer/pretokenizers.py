@@ -43,6 +43,7 @@ _DEFAULT = PreSplit(
     )
 )
 
+# Values of ``tokenizer.ggml.pre``.
 PRE_SPLITS: dict[str, PreSplit] = {
     "default": _DEFAULT,
     "gpt-2": _PLAIN,
@@ -56,7 +57,6 @@ PRE_SPLITS: dict[str, PreSplit] = {
     "deepseek-r1-qwen": _QWEN2,
     "smollm": PreSplit((r"\p{N}", _GPT2)),
 }
-"""Values of ``tokenizer.ggml.pre``."""
 
+# What a file without ``tokenizer.ggml.pre`` means, as in llama.cpp; such files often cut words otherwise than in training.
 DEFAULT = "default"
-"""What a file without ``tokenizer.ggml.pre`` means, as in llama.cpp; such files often cut words otherwise than in training."""

@@ -26,13 +26,11 @@ from pagemill.decoder.tokenizer.tokenizer import Tokenizer
 from pagemill.decoder.tokenizer.vocabulary import PREFIX
 
 KEY = "tokenizer.chat_template"
-MAX_CHARACTERS = 16_000_000
-"""The longest prompt, and the longest string that an operator in a template may build."""
-MAX_RANGE = 1_000_000
-"""How many numbers all ranges of one rendering may hold together."""
+MAX_CHARACTERS = 16_000_000  # the longest prompt, and the longest string that an operator in a template may build
+MAX_RANGE = 1_000_000  # how many numbers all ranges of one rendering may hold together
 
+# Each has a role and a content: a string, or a list of {"type": "text", "text": ...} and {"type": "image"} parts.
 Messages = Sequence[Mapping[str, object]]
-"""Each has a role and a content: a string, or a list of {"type": "text", "text": ...} and {"type": "image"} parts."""
 
 _FAULTS = (
     TemplateError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, MemoryError,

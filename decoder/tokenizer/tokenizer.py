@@ -24,8 +24,7 @@ from pagemill.decoder.tokenizer.pretokenizers import DEFAULT, PRE_SPLITS
 from pagemill.decoder.tokenizer.spm import ScoredPieces
 from pagemill.decoder.tokenizer.vocabulary import HIDDEN, PREFIX, Kind, Vocabulary, read_vocabulary
 
-MODELS = ("gpt2", "llama")
-"""Values of ``tokenizer.ggml.model`` that are known: byte-level BPE and SentencePiece."""
+MODELS = ("gpt2", "llama")  # values of ``tokenizer.ggml.model`` that are known: byte-level BPE and SentencePiece
 
 NO_PRE = (
     f"{PREFIX}pre is missing: words are cut by llama.cpp's default rule, which the model may not have been trained with; "

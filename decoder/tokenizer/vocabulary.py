@@ -32,8 +32,7 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-HIDDEN = frozenset({Kind.UNKNOWN, Kind.CONTROL})
-"""Kinds that text holds only when special tokens are asked for, in and out."""
+HIDDEN = frozenset({Kind.UNKNOWN, Kind.CONTROL})  # kinds that text holds only when special tokens are asked for, in and out
 
 _END_TEXTS = frozenset({
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>",

@@ -27,11 +27,10 @@ from pagemill.decoder.weights.rounding import BLOCKS, to_bf16, to_codes
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Arrange = Callable[[Floats], Floats]
+# stored: as in the file. exact: float32. float: float32, or float16 where the file has it. bf16, int8: rounded to them.
 Rounding = Literal["stored", "exact", "float", "bf16", "int8"]
-"""stored: as in the file.  exact: float32.  float: float32, or float16 where the file has it.  bf16, int8: rounded to them."""
 
-ROWS_AT_ONCE = 128
-"""Weights rounded at a time, so that what lies between stays in a core's cache."""
+ROWS_AT_ONCE = 128  # weights rounded at a time, so that what lies between stays in a core's cache
 
 
 def padded(count: int) -> int:

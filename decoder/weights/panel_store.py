@@ -22,8 +22,7 @@ from pagemill.decoder.kernels.layouts import LAYOUTS
 from pagemill.decoder.kernels.memory import ALIGNMENT_BYTES, Array
 from pagemill.decoder.weights.panels import Panels
 
-VERSION = 2
-"""Raised whenever ``decoder.weights.panels`` orders weights anew; the sizes of layouts are part of a store's name."""
+VERSION = 2  # raised whenever ``decoder.weights.panels`` orders weights anew; the sizes of layouts are part of a store's name
 MAGIC = b"pagemill panels\n"
 SUFFIX = ".panels"
 

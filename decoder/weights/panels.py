@@ -32,8 +32,7 @@ from pagemill.decoder.formats import PACKED, BlockCodes, QuantFormat
 from pagemill.decoder.kernels.layouts import LAYOUTS, CodeLayout, FloatLayout, Layout
 from pagemill.decoder.kernels.memory import Array, aligned
 
-CHUNK_BYTES = 1 << 20
-"""Raw bytes repacked at a time: what unpacking makes of them stays in the cache."""
+CHUNK_BYTES = 1 << 20  # raw bytes repacked at a time: what unpacking makes of them stays in the cache
 
 
 @dataclass(frozen=True, slots=True)

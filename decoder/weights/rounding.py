@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-BLOCKS = {"Q8_256": 256, "Q8_0": 32}
-"""Weights of a row that share a scale, the faster format first."""
+BLOCKS = {"Q8_256": 256, "Q8_0": 32}  # weights of a row that share a scale, the faster format first
 
 
 def to_bf16(x: Floats) -> NDArray[np.uint16]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+# Each command's name and sentence. ``command`` of the module of that name is its function, or a group of them.
 COMMANDS = {
     "run": "Transcribe documents.  The same command again does only what is missing.",
     "check": "Say what a job would read, which files are bad, and about what it would take.  Writes nothing.",
@@ -29,7 +30,6 @@ COMMANDS = {
     "encode-image": "Write the embedding rows of an image, for comparing encoders.",
     "tokenize": "Turn the text on standard input (UTF-8) into token ids on standard output.",
 }
-"""Each command's name and sentence.  ``command`` of the module of that name is its function, or a group of them."""
 
 
 class LazyCommands(TyperGroup):

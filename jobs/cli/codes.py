@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# The exit codes of the process. README has the same table (tested).
 EXIT_CODES: dict[int, str] = {
     0: "every page is done",
     1: "an internal error: please report it with its trace",
@@ -16,6 +17,5 @@ EXIT_CODES: dict[int, str] = {
     130: "interrupted (Ctrl-C): the same command goes on where it stopped",
     143: "asked to end (SIGTERM): the same command goes on where it stopped",
 }
-"""The exit codes of the process.  README has the same table (tested)."""
 SOME_FAILED = 7
 NOT_AS_WRITTEN = 9

@@ -26,8 +26,7 @@ SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".webp", ".tif", 
 MOST_NAMED = 10  # missing inputs in one message
 _MAGIC = re.compile(r"[*?\[]")
 
-CountPages = Callable[[Path], int]
-"""How many pages a document has; raises PageError when it is none."""
+CountPages = Callable[[Path], int]  # how many pages a document has; raises PageError when it is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,9 @@ from pagemill.jobs.models.planned import PlannedPair, resolve_settings
 from pagemill.jobs.settings.config import Config
 from pagemill.vision import encoder_bytes, fitted_size
 
-SHARE_OF_FREE = 0.9
-"""Of the memory that is free at the start; the rest is left to others."""
-PROCESS_BYTES = 400 << 20
-"""Of this process without any model: Python, its libraries, compiled code, page images that wait."""
-PROMPT_TOKENS = 64
-"""Beside the image and the configured words."""
+SHARE_OF_FREE = 0.9  # of the memory that is free at the start; the rest is left to others
+PROCESS_BYTES = 400 << 20  # of this process without any model: Python, its libraries, compiled code, page images that wait
+PROMPT_TOKENS = 64  # beside the image and the configured words
 GB = 1e9
 
 _log = logging.getLogger("pagemill")

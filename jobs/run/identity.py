@@ -11,8 +11,8 @@ from pagemill.jobs.models.planned import Resolved
 from pagemill.jobs.settings.config import SHAPES_TEXT, Config
 from pagemill.pipeline import hash_content
 
+# Raised when the same settings begin to mean other text; finished work of before then counts as other work.
 SETTINGS_VERSION = 2
-"""Raised when the same settings begin to mean other text; finished work of before then counts as other work."""
 
 
 def hash_model(text: Path, mmproj: Path) -> str:

@@ -53,8 +53,8 @@ class OpenReader:
     trace: Trace = NO_TRACE
 
 
+# A page of an input: its document, the page, how it ended; None when it is not done.
 PageEnd = tuple[Document, PageRef, Outcome | None]
-"""A page of an input: its document, the page, how it ended; None when it is not done."""
 
 ReaderOpener = Callable[[JobSpec, Mapping[str, str]], AbstractContextManager[OpenReader]]
 

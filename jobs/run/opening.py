@@ -16,8 +16,7 @@ from pagemill.jobs.settings.config import Config
 from pagemill.pipeline import PageReader, ReadSettings, Recovery, Trace, open_trace
 from pagemill.vision import load_encoder
 
-OPENING = "opening"
-"""Track of a trace."""
+OPENING = "opening"  # track of a trace
 
 _log = logging.getLogger("pagemill")
 

@@ -79,8 +79,8 @@ class Health:
     problems: tuple[str, ...]
 
 
+# Reads a batch; a verdict each. Raises JobError for what concerns all files: the disk, the ledger.
 Transcribe = Callable[[Sequence[Arrival]], Mapping[Path, Verdict]]
-"""Reads a batch; a verdict each.  Raises JobError for what concerns all files: the disk, the ledger."""
 
 
 class Watcher:

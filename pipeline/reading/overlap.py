@@ -21,8 +21,7 @@ from pagemill.pipeline.stage import WaitingStage
 
 Encode = Callable[[PageImage], NDArray[np.float32]]
 
-PAGES_AHEAD = 2
-"""Encoded pages that may wait for the engine where encoding costs it nothing."""
+PAGES_AHEAD = 2  # encoded pages that may wait for the engine where encoding costs it nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +37,8 @@ class Encoded:
     seconds: float
 
 
+# Images on their way through the encoder, in order. None comes out while the engine has no room for it.
 Encoding = WaitingStage[PageImage, Encoded, int]
-"""Images on their way through the encoder, in order.  None comes out while the engine has no room for it."""
 
 
 class InTurn:

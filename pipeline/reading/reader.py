@@ -28,8 +28,7 @@ from pagemill.pipeline.stage import Stage
 from pagemill.pipeline.trace import NO_TRACE, Trace
 from pagemill.vision import BadPixels, BrokenRows, Encoder, page_prompt, prepare, to_patches
 
-ENCODER, ENGINE = "encoder", "engine"
-"""Tracks of a trace."""
+ENCODER, ENGINE = "encoder", "engine"  # tracks of a trace
 IDLE_WAIT_SECONDS = 0.02
 
 _log = logging.getLogger("pagemill")

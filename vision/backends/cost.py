@@ -7,8 +7,7 @@ from pagemill.vision.arithmetic import Arithmetic
 from pagemill.vision.plan import VisionPlan
 from pagemill.vision.spec import VisionSpec
 
-CAPACITY_STEP = 1024
-"""Buffers grow by this many patches, so that pages of one kind share a recording."""
+CAPACITY_STEP = 1024  # buffers grow by this many patches, so that pages of one kind share a recording
 
 
 def encoder_bytes(plan: VisionPlan, arithmetic: Arithmetic, patches: int) -> int:

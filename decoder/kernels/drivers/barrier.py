@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pagemill.decoder.kernels.calls import atomic_add, driver, load_acquire, pause, store_release, yield_core
 
-SPINS_BEFORE_YIELD = 4000
-"""A few tens of microseconds: longer than any healthy wait, shorter than a scheduler's slice."""
+SPINS_BEFORE_YIELD = 4000  # a few tens of microseconds: longer than any healthy wait, shorter than a scheduler's slice
 
 
 @driver

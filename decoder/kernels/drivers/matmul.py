@@ -8,8 +8,7 @@ from pagemill.decoder.kernels.calls import atomic_add, call6, call8, driver
 from pagemill.decoder.kernels.drivers.fields import MATMUL_AT as AT
 
 CHUNKS_PER_WORKER = 8
-LARGEST_CHUNK = 32
-"""Row groups a worker takes at a time, at most: a late worker holds the others up for one chunk."""
+LARGEST_CHUNK = 32  # row groups a worker takes at a time, at most: a late worker holds the others up for one chunk
 
 
 @driver

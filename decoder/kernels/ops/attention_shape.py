@@ -29,8 +29,8 @@ from pagemill.decoder.kernels.tiles.softmax import Precision, emit_clear, emit_f
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS, SCALE_VALUES, VALUES_BYTES, Codec
 
 UNIT_BLOCKS = 4
+# Blocks of 24 packed rows per unit: more where the unit's first act on a block of keys is to convert it.
 UNIT_BLOCKS_EXPANDED = 8
-"""Blocks of 24 packed rows per unit: more where the unit's first act on a block of keys is to convert it."""
 
 
 @dataclass(frozen=True, slots=True)

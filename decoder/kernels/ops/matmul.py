@@ -21,12 +21,9 @@ from pagemill.decoder.kernels.tiles.int8 import int8_tile
 if TYPE_CHECKING:
     from pagemill.decoder.weights.panels import Panels
 
-CACHED_BYTES = 384 << 10
-"""Activations that are meant to stay in a core's second cache beside a row group of weights."""
-PLAIN_SUMS = -1
-"""As offset of a kind: sums32 are then the sums themselves, which minima of blocks of 32 are multiplied with."""
-ROW_BLOCK = 48
-"""Rows per block are a multiple of every tile's activation count."""
+CACHED_BYTES = 384 << 10  # activations that are meant to stay in a core's second cache beside a row group of weights
+PLAIN_SUMS = -1  # as offset of a kind: sums32 are then the sums themselves, which minima of blocks of 32 are multiplied with
+ROW_BLOCK = 48  # rows per block are a multiple of every tile's activation count
 
 
 def activation_kind(weights: Panels | str, isa: Isa, *, exact: bool = False) -> ActivationKind:

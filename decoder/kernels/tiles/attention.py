@@ -16,11 +16,10 @@ from typing import Literal
 
 from pagemill.decoder.kernels.tiles.emit import F16, F32, I32, V16F, V16I, Emitter, Value, vector
 
-STEPS = 8
-"""Weight vectors per unrolled run: more makes LLVM's scheduler spill."""
+STEPS = 8  # weight vectors per unrolled run: more makes LLVM's scheduler spill
 
+# A row's largest score so far (times scale * log2 e), its sum of probabilities, and the factor of what was summed before.
 STATS_MAXIMUM, STATS_SUM, STATS_RESCALE, STATS_BYTES = 0, 4, 8, 16
-"""A row's largest score so far (times scale * log2 e), its sum of probabilities, and the factor of what was summed before."""
 
 Stored = Literal["f32", "f16", "bf16", "int8", "q8_0"]
 VALUE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "int8": 1, "q8_0": 1}

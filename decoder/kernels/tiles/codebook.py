@@ -9,12 +9,12 @@ from pagemill.decoder.kernels.tiles.emit import I8, Emitter, Value, vector
 
 SIZE = 16
 
+# Dot product family -> intrinsic (table, codes), and its bytes. x86 looks up within each 16 bytes, so the table repeats.
 LOOKUPS: Mapping[str, tuple[str, int]] = {
     "vnni": ("llvm.x86.avx512.pshuf.b.512", 64),
     "maddubs": ("llvm.x86.avx2.pshuf.b", 32),
     "sdot": ("llvm.aarch64.neon.tbl1.v16i8", 16),
 }
-"""Dot product family -> intrinsic (table, codes), and its bytes.  x86 looks up within each 16 bytes, so the table repeats."""
 
 
 def look_up(e: Emitter, codes: Value, codebook: Sequence[int]) -> Value:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.tiles.emit import I8, I16, Emitter, Value, vector
 
+# code bits -> how many sums of two products of such codes with -127..127 add up within int16.
 PAIR_SUMS_IN_INT16 = {4: 8, 5: 4, 6: 2, 7: 1}
-"""code bits -> how many sums of two products of such codes with -127..127 add up within int16."""
 
 
 def takes_signed_bytes(isa: Isa) -> bool:

@@ -16,8 +16,7 @@ from pagemill.decoder.kernels.layouts import LAYOUTS
 from pagemill.decoder.kernels.tiles.emit import F16, F32, I32, V16F, V16I, Emitter, Value, vector
 from pagemill.decoder.kernels.tiles.int8 import ARGUMENTS
 
-STEPS = 8
-"""k steps without a loop: many more make LLVM's scheduler spill."""
+STEPS = 8  # k steps without a loop: many more make LLVM's scheduler spill
 
 
 def float_counts(isa: Isa) -> tuple[int, ...]:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 
 from pagemill.decoder.kernels.tiles.emit import V16F, V16I, Emitter, Value
 
-_EXP2 = tuple(math.log(2) ** k / math.factorial(k) for k in range(8))
-"""Taylor, degree 7: below 2e-8 relative on [-1/2, 1/2]."""
+_EXP2 = tuple(math.log(2) ** k / math.factorial(k) for k in range(8))  # Taylor, degree 7: below 2e-8 relative on [-1/2, 1/2]
+# Abramowitz and Stegun 1964, 7.1.26: below 1.5e-7 absolute.
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
-"""Abramowitz and Stegun 1964, 7.1.26: below 1.5e-7 absolute."""
 
 
 def exp2(e: Emitter, x: Value) -> Value:

@@ -22,12 +22,11 @@ from pagemill.decoder.kernels.tiles.dots import dot_codes, dot_shorts, takes_sig
 from pagemill.decoder.kernels.tiles.emit import F16, F32, I8, I16, I32, Emitter, Value, vector
 
 ARGUMENTS = 8
+# Activations -> prefetch distance of weights in bytes; with fewer, the hardware prefetcher does better alone (measured).
 PREFETCH_BYTES = {4: 8192, 8: 2560, 16: 2560}
-"""Activations -> prefetch distance of weights in bytes; with fewer, the hardware prefetcher does better alone (measured)."""
+# But for these codes, which take long to unpack: a third faster with any number of activations.
 SLOW_BITS, SLOW_PREFETCH_BYTES = 6, 8192
-"""But for these codes, which take long to unpack: a third faster with any number of activations."""
-FENCE_EVERY = 2
-"""Activations whose loads the scheduler may mix."""
+FENCE_EVERY = 2  # activations whose loads the scheduler may mix
 
 
 @cache

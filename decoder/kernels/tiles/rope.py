@@ -191,6 +191,7 @@ def _sized(store: Callable[[Emitter, Value, Value, Value, Value, int], None], va
     return lambda e, row, block, position, chunks: store(e, row, block, position, chunks, value_bytes)
 
 
+# By codec: (row of one head, the 256-position block of the region, position within it, head_dim / 16).
 STORE_KEYS: Mapping[str, Store] = {
     "f32": _sized(_float_keys, 4),
     "f16": _sized(_float_keys, 2),
@@ -198,7 +199,6 @@ STORE_KEYS: Mapping[str, Store] = {
     "int8_bf16": _byte_keys,
     "q8_0": _coded_keys,
 }
-"""By codec: (row of one head, the 256-position block of the region, position within it, head_dim / 16)."""
 
 STORE_VALUES: Mapping[str, Store] = {
     "f32": _sized(_float_values, 4),
