@@ -19,7 +19,7 @@ from pagemill.decoder.tensors import GLOBAL, Presence, TensorRow
 
 # What a file of these architectures is, when someone gives it as a text model.
 NOT_TEXT: Final[dict[str, str]] = {
-    "clip": "a vision projector (mmproj); give the text model's .gguf here and this file as its vision file",
+    "clip": "a vision projector (mmproj); give the text model's .gguf here and this file as its vision file"
 }
 
 # Keys that change nothing while they have these values.

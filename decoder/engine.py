@@ -161,12 +161,7 @@ def _forward(model: Model, cache: KvCache, team: Team, *, rows: int, outputs: in
 
 
 def logits(
-    model: Model,
-    tokens: Sequenced[int],
-    *,
-    kv_cache: str = "f16",
-    threads: int | None = None,
-    decode_from: int | None = None,
+    model: Model, tokens: Sequenced[int], *, kv_cache: str = "f16", threads: int | None = None, decode_from: int | None = None
 ) -> NDArray[np.float32]:
     """Logits after every token of a sequence: (tokens, vocab) float32.
 

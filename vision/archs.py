@@ -120,6 +120,4 @@ def _lightonocr(facts: Facts) -> VisionSpec:
     return spec
 
 
-VISION_ARCHS: Final[dict[str, VisionArchitecture]] = {
-    "lightonocr": VisionArchitecture(_lightonocr, _PIXTRAL),
-}
+VISION_ARCHS: Final[dict[str, VisionArchitecture]] = {"lightonocr": VisionArchitecture(_lightonocr, _PIXTRAL)}

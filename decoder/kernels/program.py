@@ -32,12 +32,7 @@ class Program:
         self._tables: tuple[Array, Array, Array, Array] | None = None
 
     def add(
-        self,
-        code: int,
-        ints: Sequence[int],
-        reals: Sequence[float] = (),
-        keep: Sequence[Array] = (),
-        scratch_bytes: int = 0,
+        self, code: int, ints: Sequence[int], reals: Sequence[float] = (), keep: Sequence[Array] = (), scratch_bytes: int = 0
     ) -> None:
         """Record one op.  keep: arrays whose addresses are in ints; they live as long as the program."""
         assert len(ints) < OP_INTS, "an op's integers outgrew their row"

@@ -49,8 +49,7 @@ def command(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do pages again that failed in an earlier run.")] = False,
     progress: ProgressOption = None,
     trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write where the time goes, for ui.perfetto.dev.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Write where the time goes, for ui.perfetto.dev.", show_default=False)
     ] = None,
 ) -> int:
     """``pagemill run``."""

@@ -61,11 +61,7 @@ def present_originals(pages: Iterable[Reviewed]) -> Iterator[PageRow]:
             yield from members
 
 
-def as_json(
-    pages: Sequence[Reviewed],
-    images: Mapping[tuple[str, int], str],
-    others: Mapping[PageRef, str] | None,
-) -> str:
+def as_json(pages: Sequence[Reviewed], images: Mapping[tuple[str, int], str], others: Mapping[PageRef, str] | None) -> str:
     """The pages for the review page's script, safe inside a script element.
 
     images: (source, page) -> place of the image, relative to the review page.  others: the texts of the run to compare with.

@@ -62,9 +62,7 @@ def measure(job: JobSpec, opened: OpenReader, inputs: Inputs, pages: Sequence[tu
 
 
 def _read(
-    stage: Transcriber,
-    request: Callable[[Document, PageRef], RenderRequest],
-    pages: Sequence[tuple[Document, PageRef]],
+    stage: Transcriber, request: Callable[[Document, PageRef], RenderRequest], pages: Sequence[tuple[Document, PageRef]]
 ) -> list[PageText | PageFailure]:
     """The pages, and those that could not be rendered; one whose document cannot be fetched is left out."""
     waiting, ended, under_way = deque(pages), [], 0

@@ -71,11 +71,7 @@ def _text_pdf(pages: Sequence[Page]) -> FPDF:
 def _turn(pdf: pikepdf.Pdf, page: pikepdf.Page, degrees: int) -> None:
     """Draw a page turned back by so much, and have viewers turn it forward."""
     _, _, width, height = (float(side) for side in page.mediabox)
-    matrix = {
-        90: (0, 1, -1, 0, height, 0),
-        180: (-1, 0, 0, -1, width, height),
-        270: (0, -1, 1, 0, 0, width),
-    }[degrees]
+    matrix = {90: (0, 1, -1, 0, height, 0), 180: (-1, 0, 0, -1, width, height), 270: (0, -1, 1, 0, 0, width)}[degrees]
     page.contents_add(pdf.make_stream(f"q {' '.join(f'{number:g}' for number in matrix)} cm\n".encode()), prepend=True)
     page.contents_add(pdf.make_stream(b"\nQ"))
     page.mediabox = [0, 0, width, height] if degrees == 180 else [0, 0, height, width]

@@ -125,9 +125,7 @@ class Ours:
 
     def _encoder(self, mmproj: str, precision: str, threads: int) -> Encoder:
         opened: Encoder = self._part(
-            "encoder",
-            (mmproj, precision, threads),
-            lambda: open_encoder(Path(mmproj), precision=precision, threads=threads),
+            "encoder", (mmproj, precision, threads), lambda: open_encoder(Path(mmproj), precision=precision, threads=threads)
         )
         return opened
 

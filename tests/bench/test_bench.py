@@ -84,7 +84,7 @@ def test_ratios_are_ours_over_the_peers_where_both_are_measured(tmp_path: Path) 
 
 def test_the_ratios_that_are_promised_exist() -> None:
     promised = {
-        *("prefill_1400", "decode_b1", "decode_b16_1400_f16", "decode_b16_1400_q8_0", "vision_1036_bf16", "job_12_pages"),
+        *("prefill_1400", "decode_b1", "decode_b16_1400_f16", "decode_b16_1400_q8_0", "vision_1036_bf16", "job_12_pages")
     }
     assert promised <= set(RATIOS)
 

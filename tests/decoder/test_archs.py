@@ -75,10 +75,7 @@ ROPES: dict[str, tuple[dict[str, object], RopeSpec]] = {
     "base is 10000 by default": ({"rope__freq_base": None}, RopeSpec(10000.0, 32, "halves")),
     "part of a head": ({"rope__dimension_count": 16}, RopeSpec(10000.0, 16, "halves")),
     "none": ({"rope__scaling__type": "none", "rope__scaling__factor": 4.0}, RopeSpec(10000.0, 32, "halves")),
-    "linear": (
-        {"rope__scaling__type": "linear", "rope__scaling__factor": 4.0},
-        RopeSpec(10000.0, 32, "halves", "linear", 4.0),
-    ),
+    "linear": ({"rope__scaling__type": "linear", "rope__scaling__factor": 4.0}, RopeSpec(10000.0, 32, "halves", "linear", 4.0)),
     "a factor without a type is linear": ({"rope__scaling__factor": 2.0}, RopeSpec(10000.0, 32, "halves", "linear", 2.0)),
     "the older name of the factor": ({"rope__scale_linear": 2.0}, RopeSpec(10000.0, 32, "halves", "linear", 2.0)),
     "yarn": (

@@ -208,11 +208,7 @@ REFUSED = {
     "unknown model": ("tiny-qwen2", {"model": "t5"}, "'t5', known are gpt2, llama"),
     "unknown pre-split": ("tiny-qwen2", {"pre": "viking"}, "'viking', known are default"),
     "no tokens": ("tiny-qwen2", {"tokens": (), "token_type": np.zeros(0, np.int32)}, "tokens is empty"),
-    "a token twice": (
-        "tiny-qwen2",
-        {"tokens": ("!", "b", "!"), "token_type": np.ones(3, np.int32)},
-        "'!' is token 0 and",
-    ),
+    "a token twice": ("tiny-qwen2", {"tokens": ("!", "b", "!"), "token_type": np.ones(3, np.int32)}, "'!' is token 0 and"),
     "too few kinds": ("tiny-qwen2", {"token_type": np.ones(3, np.int32)}, "each of 384 tokens, it has 3"),
     "a merge of no tokens": ("tiny-qwen2", {"merges": ("i n", "nix", "q zz")}, "2 of 3 entries"),
     "too few scores": ("tiny-llama-spm", {"scores": np.zeros(5, np.float32)}, "each of 384 tokens, it has 5"),

@@ -27,10 +27,7 @@ FULL = PageText(
     -0.7,
     {"render": 0.5, "decode": 2.0},
     {"software": "test"},
-    (
-        Attempt("looped", "again", 600, -0.1, seconds=2.0),
-        Attempt("low_confidence", "unsure", 7, -0.7, 90, 0.8, 0.2, 2, 1.5),
-    ),
+    (Attempt("looped", "again", 600, -0.1, seconds=2.0), Attempt("low_confidence", "unsure", 7, -0.7, 90, 0.8, 0.2, 2, 1.5)),
     1,
     (90, 3, 0, 100),
     {"mark_px": 12.0},

@@ -40,14 +40,7 @@ def _turn(op: Any, reals: int, row: int, first: int, heads: int, norm: int) -> N
         if norm != 0:
             call4(op[ROPE.norm_tile], at, norm, op[ROPE.head_bytes] >> 6, reals)
         if op[ROPE.rope_runs] != 0:
-            call5(
-                op[ROPE.rope_tile],
-                at,
-                op[ROPE.cos] + table,
-                op[ROPE.sin] + table,
-                op[ROPE.rope_runs],
-                op[ROPE.half_bytes],
-            )
+            call5(op[ROPE.rope_tile], at, op[ROPE.cos] + table, op[ROPE.sin] + table, op[ROPE.rope_runs], op[ROPE.half_bytes])
         if op[ROPE.key_rotations] != 0:
             call2(op[ROPE.key_rotate_tile], at, op[ROPE.key_rotations])
 

@@ -13,12 +13,7 @@ from pagemill.decoder.kernels.drivers.segments import KEYS, STATS
 @driver
 def decode_unit(op: Any, reals: int, segment: int, index: int, head: int, scratch: int) -> None:
     """The index-th row of a segment, one kv head; a row sees the keys up to its own position."""
-    group, chunks, slice_heads, tiles = (
-        op[AT.group],
-        op[AT.chunks],
-        op[AT.decode_heads],
-        op[AT.tiles],
-    )
+    group, chunks, slice_heads, tiles = (op[AT.group], op[AT.chunks], op[AT.decode_heads], op[AT.tiles])
     row = load_i64(segment + SEGMENT_AT.first_row) + index
     last = load_i64(segment + SEGMENT_AT.position) + index + 1
     first = max(0, last - op[AT.window]) if op[AT.window] > 0 else 0

@@ -90,12 +90,7 @@ def _block(
     op: Any, reals: int, segment: int, begin: int, end: int, key: int, keys: int, values: int, state: int, scores: int
 ) -> None:
     """One block of rows against one block of keys: scores, probabilities, output."""
-    tiles, chunks, tile_rows, group_keys = (
-        op[AT.tiles],
-        op[AT.chunks],
-        op[AT.flash_rows],
-        op[AT.flash_keys],
-    )
+    tiles, chunks, tile_rows, group_keys = (op[AT.tiles], op[AT.chunks], op[AT.flash_rows], op[AT.flash_keys])
     rows, pair, query_bytes = end - begin, op[AT.flash_pair], op[AT.flash_query_bytes]
     count = min(KEYS, _seen(op, segment, end - 1)[1] - key)
     groups = (count + group_keys - 1) // group_keys

@@ -51,13 +51,5 @@ def _group(op: Any, group: int, row: int, end: int, rows: int, scratch: int) -> 
                 op[AT.blocks],
                 rows,
             )
-            call6(
-                op[AT.finish_kernel],
-                scratch,
-                out + row * op[AT.out_bytes],
-                op[AT.out_bytes],
-                count,
-                valid,
-                bias,
-            )
+            call6(op[AT.finish_kernel], scratch, out + row * op[AT.out_bytes], op[AT.out_bytes], count, valid, bias)
             row += count

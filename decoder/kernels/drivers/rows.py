@@ -28,13 +28,7 @@ def prepare(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: 
             src = op[AT.src] + index * op[AT.src_bytes]
             if op[AT.packing_kernel] == 0:
                 call6(
-                    op[AT.source_kernel],
-                    src,
-                    op[AT.codes] + row * op[AT.row_bytes],
-                    op[AT.a],
-                    op[AT.b],
-                    reals,
-                    op[AT.vectors],
+                    op[AT.source_kernel], src, op[AT.codes] + row * op[AT.row_bytes], op[AT.a], op[AT.b], reals, op[AT.vectors]
                 )
                 continue
             call6(op[AT.source_kernel], src, scratch, op[AT.a], op[AT.b], reals, op[AT.vectors])

@@ -58,8 +58,4 @@ def gelu_erf(e: Emitter, x: Value) -> Value:
     return e.b.fmul(e.b.fmul(x, e.const(0.5, V16F)), e.b.fadd(e.const(1.0, V16F), erf))
 
 
-ACTIVATIONS: Mapping[str, Callable[[Emitter, Value], Value]] = {
-    "silu": silu,
-    "gelu_tanh": gelu_tanh,
-    "gelu_erf": gelu_erf,
-}
+ACTIVATIONS: Mapping[str, Callable[[Emitter, Value], Value]] = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf}

@@ -88,11 +88,7 @@ def record(pair: Path, weights: Path, program: Path, folder: Path, corpus_cache:
         for image, (name, page), text, read, exact in zip(images, drawn, llama, rounded, before, strict=True)
     ]
     found = {
-        "recorded_with": {
-            "llama.cpp": version(program),
-            "transformers": transformers.__version__,
-            "torch": torch.__version__,
-        },
+        "recorded_with": {"llama.cpp": version(program), "transformers": transformers.__version__, "torch": torch.__version__},
         "sha256": {name: hashlib.sha256((pair / name).read_bytes()).hexdigest() for name in (TEXT, PROJECTOR)},
         "max_tokens": MAX_TOKENS,
         "pages": [asdict(answer) for answer in answers],

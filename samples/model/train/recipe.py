@@ -24,19 +24,9 @@ class Recipe:
 
 
 CLEAN = Recipe()
-EVERYDAY = Recipe(
-    damaged=0.3,
-    blank=0.004,
-)
+EVERYDAY = Recipe(damaged=0.3, blank=0.004)
 MIXED = replace(EVERYDAY, two_columns=0.15, blank=0.01)
-FULL = Recipe(
-    families=COMMON + RARE,
-    cut_weights=(0.78, 0.12, 0.10),
-    damaged=0.5,
-    tables=0.04,
-    two_columns=0.2,
-    blank=0.01,
-)
+FULL = Recipe(families=COMMON + RARE, cut_weights=(0.78, 0.12, 0.10), damaged=0.5, tables=0.04, two_columns=0.2, blank=0.01)
 LIGHT = Recipe(damaged=1.0)
 COLUMNS = Recipe(two_columns=1.0)
 BLANK = Recipe(blank=1.0, damaged=0.5)
