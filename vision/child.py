@@ -60,11 +60,6 @@ class Child:
         return self._connection if self._request is not None else None
 
     @property
-    def is_busy(self) -> bool:
-        """Has a request that ``reply`` has not yet answered?"""
-        return self._request is not None
-
-    @property
     def seconds_left(self) -> float:
         """Until the request in flight times out."""
         return max(0.0, self._deadline - time.monotonic())

@@ -91,27 +91,6 @@ def load_i32(typing: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load_f32(typing: Any, address: Any) -> Any:
-    """The float32 at address."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_as_pointer(builder, args[0], _F32))
-
-    return types.float32(types.int64), codegen
-
-
-@intrinsic
-def store_f32(typing: Any, address: Any, value: Any) -> Any:
-    """Write a float32."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], _as_pointer(builder, args[0], _F32))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.float32), codegen
-
-
-@intrinsic
 def store_i64(typing: Any, address: Any, value: Any) -> Any:
     """Write an int64."""
 

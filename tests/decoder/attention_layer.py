@@ -12,7 +12,6 @@ from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array, aligned
 from pagemill.decoder.kernels.ops import attention as ops_attention
-from pagemill.decoder.kernels.ops import reference_attention
 from pagemill.decoder.kernels.ops.attention import CacheLayer, HeadNorms, StepTables
 from pagemill.decoder.kernels.ops.attention import Heads as Heads_
 from pagemill.decoder.kernels.program import Program
@@ -21,6 +20,7 @@ from pagemill.decoder.kernels.tiles.softmax import Precision
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.spec import AttentionSpec, RopeSpec
+from tests.decoder import reference_attention
 
 KINDS = {"prompt": PROMPT_CHUNK, "decode": DECODE_ROWS, "patches": BIDIRECTIONAL}
 LAYER = 1

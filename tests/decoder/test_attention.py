@@ -15,7 +15,6 @@ from pagemill.decoder.kernels.compile import kernel_assembly
 from pagemill.decoder.kernels.isa import AVX512, ISAS, NEON, Isa, detect
 from pagemill.decoder.kernels.memory import Array, aligned_copy
 from pagemill.decoder.kernels.ops import attention as ops_attention
-from pagemill.decoder.kernels.ops import reference_attention
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team, available_cores
 from pagemill.decoder.kernels.tiles import rope as tiles_rope
@@ -26,6 +25,7 @@ from pagemill.decoder.kernels.tiles.expand import emit_expand_values
 from pagemill.decoder.kernels.tiles.softmax import Precision, emit_softmax
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.spec import AttentionSpec
+from tests.decoder import reference_attention
 from tests.decoder.attention_layer import Heads, Layer, Piece
 
 LENGTHS = (1, 2, 15, 16, 17, 63, 111, 255, 256, 257, 600)

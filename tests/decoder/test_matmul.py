@@ -16,14 +16,14 @@ from pagemill.decoder.kernels.isa import AVX2, AVX512, NEON, PORTABLE, Isa, dete
 from pagemill.decoder.kernels.layouts import LAYOUTS, CodeLayout
 from pagemill.decoder.kernels.memory import Array, aligned, aligned_copy
 from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
-from pagemill.decoder.kernels.ops.reference_matmul import matmul as plain_matmul
-from pagemill.decoder.kernels.ops.reference_matmul import pack_activations, values_of
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
 from pagemill.decoder.kernels.tiles.float import float_counts, float_emit
 from pagemill.decoder.kernels.tiles.int8 import ARGUMENTS, int8_emit
 from pagemill.decoder.weights.panels import Panels, repack
+from tests.decoder.reference_matmul import matmul as plain_matmul
+from tests.decoder.reference_matmul import pack_activations, values_of
 from tests.decoder.weights import random_rows, widths_of
 
 QUANTIZED = [name for name, layout in LAYOUTS.items() if isinstance(layout, CodeLayout)]

@@ -9,10 +9,10 @@ from pagemill.decoder.kernels.activations import ActivationKind, Activations, ne
 from pagemill.decoder.kernels.drivers.step import ROWS
 from pagemill.decoder.kernels.isa import PORTABLE, Isa, detect
 from pagemill.decoder.kernels.memory import Array, aligned, aligned_copy
-from pagemill.decoder.kernels.ops.reference_rows import activate, layer_norm, rms_norm
 from pagemill.decoder.kernels.ops.rows import Source, prepare
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
+from tests.decoder.reference_rows import activate, layer_norm, rms_norm
 
 ISAS = [detect(), PORTABLE]
 

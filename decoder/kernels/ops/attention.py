@@ -1,6 +1,6 @@
 """ROPE_STORE and ATTEND as a program's recorder sees them: shapes checked, tiles compiled, the op added.
 
-Twins in plain numpy: ``reference_attention``.
+Twin in plain numpy: ``tests.decoder.reference_attention``.
 """
 
 from __future__ import annotations

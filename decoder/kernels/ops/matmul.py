@@ -1,4 +1,4 @@
-"""The MATMUL op as seen from outside: packed activations times packed weights.  Its twin is ``reference_matmul``."""
+"""The MATMUL op as seen from outside: packed activations times packed weights.  Twin: ``tests.decoder.reference_matmul``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Rows are lanes.  The codes of 32 k are loaded and unpacked once and multiplied with every activation, four k at a time, the
 activation's bytes broadcast from memory.  Integer sums are exact and the float32 order is fixed (k runs upwards, one
-accumulator an element), so a result depends neither on N nor on the CPU.  See ``reference_matmul``.
+accumulator an element), so a result depends neither on N nor on the CPU.  See ``tests.decoder.reference_matmul``.
 
 A tile kernel is ``(weights, codes, scales, sums16, sums32, out, blocks, rows)``: weights: address of a row group; then the
 activations' buffers at the first of N rows; out: (N, 16) float32; blocks of k; rows per block in the activations.

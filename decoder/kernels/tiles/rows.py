@@ -2,7 +2,7 @@
 
 A source kernel is ``(src, dst, a, b, facts, vectors)``: rows of ``vectors`` * 16 float32; a, b: addresses of weights, or a
 byte offset.  A packing kernel is ``(row, codes, scales, sums16, sums32, blocks, stride)``: addresses at this row's place in
-block 0; stride: rows per block.  See ``reference_rows``.
+block 0; stride: rows per block.  See ``tests.decoder.reference_rows``.
 """
 
 from __future__ import annotations
