@@ -41,7 +41,7 @@ class Engine:
     """Runs requests against one model.
 
     slots: sequences at once, each with a cache of ``context`` positions (memory is taken as positions are used).
-    threads: None for every core available.  kv_cache: f32, f16 or q8_0.  chunk: prompt rows per step.
+    threads: None for one a physical core.  kv_cache: f32, f16 or q8_0.  chunk: prompt rows per step.
     team: a compute team to share instead of one of its own; who made it closes it.
     """
 
@@ -89,6 +89,7 @@ class Engine:
             raise ModelError(f"max_tokens should be 1 or more, found {request.max_tokens}")
         ticket = self._next_ticket
         self._next_ticket += 1
+        # rows of images have no ids: a repetition penalty sees the words of the prompt and the answer
         history = [i for segment in request.prompt.segments for i in getattr(segment, "ids", ())]
         sequence = Sequence(ticket, request, Sampler(request.sampling), history=history)
         self._sequences[ticket] = sequence

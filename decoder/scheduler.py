@@ -49,7 +49,7 @@ class Scheduler:
         self.chunk = chunk
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self._free = list(range(slots))[::-1]
+        self._free = list(range(slots))[::-1]  # the lowest first: a small load touches few caches
 
     @property
     def free_slots(self) -> int:
@@ -75,7 +75,7 @@ class Scheduler:
         """The next step's segments, decoded rows first; empty when nothing runs."""
         self.admit()
         step = [(sequence, _decoded_row(sequence, embed)) for sequence in self.running if sequence.decoding]
-        budget = self.chunk
+        budget = self.chunk  # bounds what a long prompt adds to the others' time between tokens
         for sequence in self.running:
             if budget and not sequence.decoding:
                 segment = _prompt_rows(sequence, min(budget, sequence.prompt_left), embed)
@@ -96,7 +96,7 @@ def _prompt_rows(sequence: Sequence, count: int, embed: Embed) -> Segment:
         if low < high:
             parts.append(_embedded(segment, low, high, embed))
         seen += len(segment)
-    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)  # a page's rows are mostly one part: no copy
     return Segment(sequence.slot, start, rows, decoding=False, outputs=int(count == sequence.prompt_left))
 
 

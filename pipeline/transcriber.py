@@ -96,7 +96,7 @@ class Transcriber:
     def _read(self, image: PageImage) -> PageFailure | None:
         request, settings = self._pages.pop(image.ref)
         try:
-            self._check(request)
+            self._check(request)  # after rendering: what was drawn is what was looked at
             self._reader.submit(image, settings)
         except PageError as error:
             return PageFailure(image.ref, error)

@@ -16,7 +16,7 @@ from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import Array, address, aligned
 from pagemill.decoder.kernels.team import Team
 
-OP_INTS, OP_REALS = 32, 8
+OP_INTS, OP_REALS = 32, 8  # four cache lines and half of one: an op is read whole
 
 
 class Program:
@@ -66,7 +66,7 @@ class Program:
         self._tables = (
             np.array(self._ints, np.int64).reshape(count, OP_INTS),
             reals,
-            aligned((count, 8), np.int64),
+            aligned((count, 8), np.int64),  # a counter a cache line: workers of one op do not slow another's
             aligned(self._scratch_bytes * self.team.threads, np.uint8),
         )
         return self._tables

@@ -67,11 +67,12 @@ class Team:
         self.threads = default_threads() if threads is None else threads
         if not 1 <= self.threads <= (max(cores, self.threads) if crowded else cores):
             raise ValueError(f"threads must be between 1 and the {cores} cores available here, found {self.threads}")
-        self._gate = aligned(16, np.int64)
+        self._gate = aligned(16, np.int64)  # two cache lines: arrivals do not disturb those who watch the generation
         self._gate.fill(0)
         self._job: tuple[Any, ...] | None = None
         self._starts = [threading.Semaphore(0) for _ in range(self.threads - 1)]
         for index, start in enumerate(self._starts, 1):
+            # daemons: a program that forgets to close its team must still end
             threading.Thread(target=self._work, args=(index, start), daemon=True, name=f"pagemill-{index}").start()
 
     def run(self, entry: Callable[..., None], *args: Any) -> None:

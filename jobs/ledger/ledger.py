@@ -77,6 +77,7 @@ class Ledger:
         self._cursor = -1  # sequence of the last claimed page, so that a claim does not walk over what is done
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
+            # no implicit transactions: every write names its own, so that it takes the lock at its beginning
             self._db = sqlite3.connect(path, isolation_level=None, timeout=busy_seconds)
         try:
             self._prepare()
@@ -335,7 +336,7 @@ class Ledger:
         if file_identity(self._path) != self._file:
             raise gone(self._path)
         with self._errors():
-            self._db.execute("begin immediate")
+            self._db.execute("begin immediate")  # a deferred one could fail at its first write, after reads
             try:
                 yield self._db
             except BaseException:

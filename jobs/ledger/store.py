@@ -52,7 +52,7 @@ class PageStore:
     def put(self, pages: Sequence[PageText]) -> None:
         """Write the records; durable on return, all or none."""
         rows = [(page.ref.document_hash, page.ref.page, RECORD_VERSION, _written(page)) for page in pages]
-        self._db.execute("begin immediate")
+        self._db.execute("begin immediate")  # all of a call or none
         try:
             self._db.executemany("insert or replace into record values(?, ?, ?, ?)", rows)
             self._db.execute("commit")

@@ -22,10 +22,10 @@ from pagemill.pipeline import NO_TRACE, PageError, PageFailure, PageRef, PageTex
 
 WAIT_FOR_IMAGE_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
-CLAIMED_AT_ONCE = 8
+CLAIMED_AT_ONCE = 8  # few: pages of a dead process wait for its lease
 WRITER = "writer"
-COMMIT_PAGES = 64
-COMMIT_SECONDS = 0.5
+COMMIT_PAGES = 64  # a commit is an fsync: slow disks take a few dozen a second
+COMMIT_SECONDS = 0.5  # what a kill may cost
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 _log = logging.getLogger("pagemill")
@@ -205,7 +205,7 @@ class Runner:
     def _keep_leases(self) -> None:
         if self._held and self._now >= self._renew_at:
             self._ledger.renew(self._now, self._rules.lease_seconds)
-            self._renew_at = self._now + self._rules.lease_seconds / 3
+            self._renew_at = self._now + self._rules.lease_seconds / 3  # two renewals may fail before a lease ends
 
     def _take_in(self) -> None:
         """Submit claimed pages while there is room; fail those whose document cannot be had."""

@@ -13,13 +13,13 @@ import yaml
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.settings.addresses import LIST_SIGN, is_url
 from pagemill.jobs.settings.config import PATH_KEYS
-from pagemill.jobs.settings.places import Key, Layer, Tree, dotted, shown
+from pagemill.jobs.settings.places import Key, SettingsLayer, Tree, dotted, shown
 
 LARGEST_BYTES = 1 << 20
 DEEPEST_KEY = 8  # deeper than any setting; an alias may even contain itself
 
 
-def read_job_file(path: Path) -> Layer:
+def read_job_file(path: Path) -> SettingsLayer:
     """A job file.  Raises ConfigError when it cannot be read or is not YAML."""
     text = _read(path)
     try:
@@ -39,7 +39,7 @@ def read_job_file(path: Path) -> Layer:
     if isinstance(tree.get("model"), str):  # a model of the registry, by its name alone
         tree["model"] = {"name": tree["model"]}
     _rebase_paths(tree, path.parent)
-    return Layer(str(path), tree, where)
+    return SettingsLayer(str(path), tree, where)
 
 
 def _read(path: Path) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.job_file import read_job_file
-from pagemill.jobs.settings.places import Key, Layer, Tree, dotted, shown
+from pagemill.jobs.settings.places import Key, SettingsLayer, Tree, dotted, shown
 from pagemill.jobs.settings.registry import known_model
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def load_config(
     return merge_layers(layers)
 
 
-def merge_layers(layers: Iterable[Layer]) -> Config:
+def merge_layers(layers: Iterable[SettingsLayer]) -> Config:
     """The settings of checked layers, later over earlier, all over what a named model wants.  Raises ConfigError."""
     merged = merge(layer.tree for layer in layers)
     name = merged.get("model", {}).get("name")
@@ -60,7 +60,7 @@ def apply_flags(config: Config, flags: Mapping[tuple[str, str], object]) -> Conf
     return Config.model_validate(merge([config.model_dump(mode="json"), layer.tree]))
 
 
-def environment_layer(environment: Mapping[str, str]) -> Layer:
+def environment_layer(environment: Mapping[str, str]) -> SettingsLayer:
     """``PAGEMILL_ENGINE__THREADS=2`` and its like; values are written as in YAML."""
     tree: Tree = {}
     where: dict[Key, str] = {}
@@ -74,10 +74,10 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
             value = text
         tree.setdefault(section, {})[key] = value
         where[(section, key)] = where[(section,)] = f"environment {name}"
-    return Layer("environment", tree, where)
+    return SettingsLayer("environment", tree, where)
 
 
-def flag_layer(flags: Mapping[tuple[str, str], object]) -> Layer:
+def flag_layer(flags: Mapping[tuple[str, str], object]) -> SettingsLayer:
     """Flags given on the command line; None means not given."""
     tree: Tree = {}
     where: dict[Key, str] = {}
@@ -85,10 +85,10 @@ def flag_layer(flags: Mapping[tuple[str, str], object]) -> Layer:
         if value is not None:
             tree.setdefault(section, {})[key] = value
             where[(section, key)] = f"flag for {section}.{key}"
-    return Layer("command line", tree, where)
+    return SettingsLayer("command line", tree, where)
 
 
-def check_layer(layer: Layer) -> list[str]:
+def check_layer(layer: SettingsLayer) -> list[str]:
     """Every problem of one layer, each with its place and, for a misspelt key, the likely one."""
     try:
         Config.model_validate(layer.tree)
@@ -106,7 +106,7 @@ def merge(trees: Iterable[Tree]) -> Tree:
     return merged
 
 
-def _problem(layer: Layer, details: ErrorDetails) -> str:
+def _problem(layer: SettingsLayer, details: ErrorDetails) -> str:
     key: Key = details["loc"]
     start = f"{layer.place(key)}: {dotted(key)}: "
     if details["type"] == "extra_forbidden":

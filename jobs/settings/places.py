@@ -11,7 +11,7 @@ Tree = dict[str, Any]  # section -> key -> YAML value, unchecked: only job_file 
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class SettingsLayer:
     """One place's settings.  where: key -> how a message names the place, ``job.yaml:3`` for example."""
 
     name: str

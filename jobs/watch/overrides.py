@@ -13,7 +13,7 @@ from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.job_file import read_job_file
 from pagemill.jobs.settings.layers import check_layer, environment_layer, flag_layer, merge_layers
-from pagemill.jobs.settings.places import Layer
+from pagemill.jobs.settings.places import SettingsLayer
 from pagemill.jobs.watch.arrivals import FOLDER_FILE
 
 WHOLE_WATCH: tuple[tuple[str, str | None], ...] = (
@@ -45,7 +45,7 @@ def _is_file(path: Path) -> bool:
         raise ConfigError([f"{path}: cannot be read ({error.strerror or error})"]) from error
 
 
-def _misplaced(layer: Layer) -> list[str]:
+def _misplaced(layer: SettingsLayer) -> list[str]:
     found = []
     for section, key in WHOLE_WATCH:
         values = layer.tree.get(section)

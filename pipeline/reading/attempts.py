@@ -46,7 +46,7 @@ class PageAttempts:
         sampling, again = self.settings.sampling, len(self.readings)
         if self.rung.temperature is not None:
             sampling = replace(sampling, temperature=self.rung.temperature)
-        return replace(sampling, seed=sampling.seed + again) if again else sampling
+        return replace(sampling, seed=sampling.seed + again) if again else sampling  # the same page, the same draws
 
     def judge(self) -> bool:
         """Take note of the attempt whose parts have all ended.  True when the page needs no other."""

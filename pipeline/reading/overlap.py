@@ -103,7 +103,7 @@ class SideBySide:
     def step(self) -> list[Encoded]:
         """The images that are ready, in order, as many as the engine takes."""
         ready: list[Encoded] = []
-        room = self._engine_room()
+        room = self._engine_room()  # once: it falls only as the caller submits what it gets here
         while self._images and len(ready) < room and (first := next(iter(self._images.values()))).done():
             ready.append(first.result())
             del self._images[ready[-1].ticket]

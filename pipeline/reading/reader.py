@@ -108,7 +108,7 @@ class PageReader:
 
     def step(self) -> list[PageText]:
         """Encode what there is a place for, and go on by one token a page; returns the pages that ended."""
-        while self._again and self._encoding.room:
+        while self._again and self._encoding.room:  # before new pages: a page under way holds its pixels
             part, image = self._again.popleft()
             self._encoded[self._encoding.submit(image)] = part
         if self._encoded and not self._decoding:
@@ -171,7 +171,7 @@ class PageReader:
         page, part = self._decoding[event.ticket]
         if part.take(event):
             del self._decoding[event.ticket]
-            self._engine.cancel(event.ticket)
+            self._engine.cancel(event.ticket)  # a loop was noticed here, the engine would go on
             self._end(page, part)
 
     def _fail(self, page: PageAttempts, part: Decoding, reason: str, trouble: str = "failed") -> None:

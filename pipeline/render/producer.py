@@ -61,7 +61,7 @@ class Producer:
         self._busy: dict[Child, _Rendering] = {}
         self._opened: dict[Child, Content] = {}
         for child in self._idle:
-            child.start()
+            child.start()  # an interpreter takes half a second: before the first page is due
 
     @property
     def room(self) -> int:
@@ -146,7 +146,7 @@ class Producer:
             self._idle.remove(child)
             self._opened[child] = content
             self._busy[child] = page
-            page.began = time.perf_counter()
+            page.began = time.perf_counter()  # a trace shows the rendering, not the queue
             child.ask(page.request)
 
 

@@ -18,7 +18,7 @@ def decode_unit(op: Any, reals: int, segment: int, index: int, head: int, scratc
     last = load_i64(segment + SEGMENT_AT.position) + index + 1
     first = max(0, last - op[AT.window]) if op[AT.window] > 0 else 0
     out, stats = scratch + group * chunks * 64, scratch + group * chunks * 128
-    scores = stats + group * STATS + (-group * STATS) % 64
+    scores = stats + group * STATS + (-group * STATS) % 64  # on a cache line: tiles load whole vectors
     queries = op[AT.qkv] + row * op[AT.row_bytes] + op[AT.q_at] + head * group * chunks * 64
     for i in range(group):
         packed = scratch + i // slice_heads * slice_heads * chunks * 64 + i % slice_heads * op[AT.decode_query_bytes]

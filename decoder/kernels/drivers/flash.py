@@ -22,16 +22,16 @@ def flash_unit(op: Any, reals: int, segment: int, unit: int, head: int, scratch:
     """The unit-th run of blocks of a segment's packed rows, one kv head."""
     begin = unit * op[AT.unit_blocks] * BLOCK_ROWS
     end = min(begin + op[AT.unit_blocks] * BLOCK_ROWS, load_i64(segment + SEGMENT_AT.rows) * op[AT.group])
-    block_bytes = BLOCK_ROWS * (op[AT.chunks] * 128 + STATS)  # queries, output, records
+    block_bytes = BLOCK_ROWS * (op[AT.chunks] * 128 + STATS)  # queries, output, softmax statistics
     scores = scratch + op[AT.unit_blocks] * block_bytes
     for row in range(begin, end, BLOCK_ROWS):
         _begin(op, segment, row, min(row + BLOCK_ROWS, end), head, scratch + (row - begin) // BLOCK_ROWS * block_bytes)
     keys = load_i64(segment + SEGMENT_AT.base) + op[AT.layer] + 2 * head * op[AT.region_bytes]
     first, last = _seen(op, segment, begin)[0], _seen(op, segment, end - 1)[1]
-    for key in range(first // KEYS * KEYS, last, KEYS):
+    for key in range(first // KEYS * KEYS, last, KEYS):  # absolute multiples: see KEYS
         block = keys + key // KEYS * op[AT.block_bytes]
         key_block, value_block = block, block + op[AT.region_bytes]
-        if op[AT.expanded_bytes] != 0:
+        if op[AT.expanded_bytes] != 0:  # converted once here, read by every block of rows below
             key_block = scores + SCORE_BYTES
             value_block = key_block + op[AT.expanded_bytes]
             count = min(KEYS, last - key)
@@ -45,7 +45,7 @@ def flash_unit(op: Any, reals: int, segment: int, unit: int, head: int, scratch:
             )
         for row in range(begin, end, BLOCK_ROWS):
             stop = min(row + BLOCK_ROWS, end)
-            if _seen(op, segment, stop - 1)[1] > key:
+            if _seen(op, segment, stop - 1)[1] > key:  # causal: blocks above the diagonal are never touched
                 state = scratch + (row - begin) // BLOCK_ROWS * block_bytes
                 _block(op, reals, segment, row, stop, key, key_block, value_block, state, scores)
     for row in range(begin, end, BLOCK_ROWS):

@@ -7,7 +7,7 @@ from typing import Any
 from pagemill.decoder.kernels.calls import atomic_add, call6, call8, driver
 from pagemill.decoder.kernels.drivers.fields import MATMUL_AT as AT
 
-CHUNKS_PER_WORKER = 8
+CHUNKS_PER_WORKER = 8  # a worker that starts late costs an eighth of its share at most
 LARGEST_CHUNK = 32  # row groups a worker takes at a time, at most: a late worker holds the others up for one chunk
 
 
@@ -22,7 +22,7 @@ def matmul(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: i
         unit = atomic_add(counter, 1)
         if unit >= chunks * row_blocks:
             return
-        first_row = unit // chunks * block_rows
+        first_row = unit // chunks * block_rows  # all chunks of a block of rows first: its activations stay cached
         first_group = unit % chunks * chunk
         for group in range(first_group, min(groups, first_group + chunk)):
             _group(op, group, first_row, min(rows, first_row + block_rows), rows, scratch)
@@ -39,7 +39,7 @@ def _group(op: Any, group: int, row: int, end: int, rows: int, scratch: int) -> 
     for variant in range(op[AT.variants]):
         first = AT.variants + 1 + 2 * variant
         count, tile = op[first], op[first + 1]
-        while end - row >= count:
+        while end - row >= count:  # largest tile first; the last has one activation, so nothing is left
             call8(
                 tile,
                 weights,

@@ -7,7 +7,7 @@ from typing import Any
 from pagemill.decoder.kernels.calls import atomic_add, call6, call7, driver, load_i64, store_i64
 from pagemill.decoder.kernels.drivers.fields import PREPARE_AT as AT
 
-ROWS_PER_CHUNK = 4
+ROWS_PER_CHUNK = 4  # a counter is touched once for so many: rows are short
 
 
 @driver
@@ -17,7 +17,7 @@ def prepare(op: Any, reals: int, step: Any, counter: int, scratch: int, worker: 
     row_bytes = 64 * op[AT.vectors]
     padded = op[AT.padded_bytes]
     for tail in range(row_bytes, padded, 8):
-        store_i64(scratch + tail, 0)
+        store_i64(scratch + tail, 0)  # padding meets zero weights, and zero times NaN is NaN
     chunk = ROWS_PER_CHUNK if rows >= ROWS_PER_CHUNK * workers else 1
     while True:
         first = atomic_add(counter, chunk)

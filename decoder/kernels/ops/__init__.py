@@ -1,1 +1,1 @@
-"""The ops of a program, each beside its definition in numpy."""
+"""The ops of a program as recorders see them."""

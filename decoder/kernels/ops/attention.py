@@ -22,7 +22,7 @@ from pagemill.decoder.kernels.memory import Array, address, aligned
 from pagemill.decoder.kernels.ops.attention_shape import AttentionShape, rotate_tile
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.tiles import rope as tiles_rope
-from pagemill.decoder.kernels.tiles.softmax import Precision
+from pagemill.decoder.kernels.tiles.softmax import FlashPrecision
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS, Codec
 from pagemill.decoder.spec import AttentionSpec
 
@@ -152,7 +152,7 @@ def rope_store(program: Program, heads: Heads, norms: HeadNorms, tables: StepTab
     program.add(ROPE_STORE, op, (norms.eps,), [array for array in keep if array is not None])
 
 
-def attend(program: Program, heads: Heads, out: Array, segments: Array, precision: Precision = "f32") -> None:
+def attend(program: Program, heads: Heads, out: Array, segments: Array, precision: FlashPrecision = "f32") -> None:
     """Record: out[row, head * head_dim + d] = attention of the row's queries over the cached keys of its segment.
 
     segments: (n, 8) int64, see ``drivers.fields.SegmentFields``.  precision: of the products of prompts and patches; decode
@@ -202,7 +202,7 @@ def attend(program: Program, heads: Heads, out: Array, segments: Array, precisio
     program.add(ATTEND, op, (facts.scale * LOG2_E,), (rows, out, segments, tiles), shape.scratch_bytes)
 
 
-def _check_attend(program: Program, heads: Heads, precision: Precision) -> None:
+def _check_attend(program: Program, heads: Heads, precision: FlashPrecision) -> None:
     facts, codec = heads.facts, heads.layer.codec
     if facts.soft_cap:
         found = f"found soft_cap {facts.soft_cap}"

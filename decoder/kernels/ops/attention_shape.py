@@ -25,7 +25,7 @@ from pagemill.decoder.kernels.tiles.coded import (
 )
 from pagemill.decoder.kernels.tiles.expand import emit_expand_keys, emit_expand_values
 from pagemill.decoder.kernels.tiles.rope import emit_rotate
-from pagemill.decoder.kernels.tiles.softmax import Precision, emit_clear, emit_finish, emit_pack, emit_softmax
+from pagemill.decoder.kernels.tiles.softmax import FlashPrecision, emit_clear, emit_finish, emit_pack, emit_softmax
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS, SCALE_VALUES, VALUES_BYTES, Codec
 
 UNIT_BLOCKS = 4
@@ -39,7 +39,7 @@ class AttentionShape:
 
     isa: Isa
     codec: Codec
-    precision: Precision
+    precision: FlashPrecision
     group: int
     head_dim: int
     scores: Tile
@@ -48,7 +48,7 @@ class AttentionShape:
     decode_values: Tile
 
     @classmethod
-    def of(cls, isa: Isa, codec: Codec, precision: Precision, group: int, head_dim: int) -> AttentionShape:
+    def of(cls, isa: Isa, codec: Codec, precision: FlashPrecision, group: int, head_dim: int) -> AttentionShape:
         """Accumulators fill the registers: 32 of 512 bits, or 16 of 256 (of which a vector of 16 lanes takes two)."""
         wide = isa.tile_counts[-1] >= 16
         cached: Stored = "f32" if codec.for_patches else codec.name  # type: ignore[assignment]
@@ -106,7 +106,7 @@ class AttentionShape:
 
     @property
     def scratch_bytes(self) -> int:
-        """Per worker: queries, outputs and records of a unit, scores of a block, converted keys and values."""
+        """Per worker: queries, outputs and softmax statistics of a unit, scores of a block, converted keys and values."""
         row_bytes = 2 * self.head_dim * 4 + STATS
         flash = BLOCK_ROWS * (self.unit_blocks * row_bytes + BLOCK_POSITIONS * 4) + 2 * self.expanded_bytes
         decode = self.group * (row_bytes + BLOCK_POSITIONS * 4) + 64
@@ -153,18 +153,18 @@ def _values_tile(tile: Tile, isa: Isa) -> int:
 
 
 @cache
-def _softmax_tile(precision: Precision, masked: bool, isa: Isa) -> int:
+def _softmax_tile(precision: FlashPrecision, masked: bool, isa: Isa) -> int:
     name = f"softmax_{precision}_{'masked' if masked else 'full'}"
     return compile_kernel(name, 8, lambda e, *args: emit_softmax(precision, masked, e, *args), isa)
 
 
 @cache
-def _pack_tile(precision: Precision, isa: Isa) -> int:
+def _pack_tile(precision: FlashPrecision, isa: Isa) -> int:
     return compile_kernel(f"pack_queries_{precision}", 4, lambda e, *args: emit_pack(precision, e, *args), isa)
 
 
 @cache
-def _expand_tile(what: Literal["keys", "values"], codec: str, precision: Precision, isa: Isa) -> int:
+def _expand_tile(what: Literal["keys", "values"], codec: str, precision: FlashPrecision, isa: Isa) -> int:
     emit = emit_expand_keys if what == "keys" else emit_expand_values
     return compile_kernel(f"expand_{what}_{codec}_{precision}", 4, lambda e, *args: emit(codec, precision, e, *args), isa)
 

@@ -7,7 +7,7 @@ row has whatever was in memory as its partner: the product over values leaves it
 from __future__ import annotations
 
 from pagemill.decoder.kernels.tiles.emit import F16, V16F, V16I, Emitter, Value, vector
-from pagemill.decoder.kernels.tiles.softmax import Precision, two_to_bf16
+from pagemill.decoder.kernels.tiles.softmax import FlashPrecision, two_to_bf16
 from pagemill.decoder.network.kv_codec import BLOCK_POSITIONS, SCALE_VALUES, VALUES_BYTES
 
 _TO_SIGNED = 0x80808080 - (1 << 32)
@@ -15,7 +15,7 @@ _INTERLEAVED = [lane for i in range(16) for lane in (i, i + 16)]
 
 
 def emit_expand_keys(
-    stored: str, precision: Precision, e: Emitter, source: Value, target: Value, tiles: Value, chunks: Value
+    stored: str, precision: FlashPrecision, e: Emitter, source: Value, target: Value, tiles: Value, chunks: Value
 ) -> None:
     """Whole tiles of 16 keys.  chunks: head_dim / 16."""
     pair_bytes = 64 if precision == "bf16" else 128
@@ -40,7 +40,7 @@ def emit_expand_keys(
 
 
 def emit_expand_values(
-    stored: str, precision: Precision, e: Emitter, source: Value, target: Value, pairs: Value, chunks: Value
+    stored: str, precision: FlashPrecision, e: Emitter, source: Value, target: Value, pairs: Value, chunks: Value
 ) -> None:
     """Pairs of value rows."""
     out_row = e.scaled(chunks, 64)
@@ -79,7 +79,7 @@ def _floats(e: Emitter, stored: str, address: Value, offset: int) -> Value:
     return e.b.fpext(e.load(address, vector(F16), offset), V16F)
 
 
-def _store(e: Emitter, precision: Precision, target: Value, second: Value, pair: list[Value]) -> None:
+def _store(e: Emitter, precision: FlashPrecision, target: Value, second: Value, pair: list[Value]) -> None:
     """Both vectors, ``second`` bytes apart in float32, interleaved in bf16."""
     if precision == "bf16":
         halves = two_to_bf16(e, pair[0], pair[1])

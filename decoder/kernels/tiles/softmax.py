@@ -20,7 +20,7 @@ _EXP2 = (1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.00
 # As above, 1.0e-4: a twentieth of what rounding to bf16 costs.
 _EXP2_ROUGH = (1.0, 0.6932829293455676, 0.24221097447170659, 0.055008927993867356)
 
-Precision = Literal["f32", "bf16"]
+FlashPrecision = Literal["f32", "bf16"]
 
 
 def exp2(e: Emitter, x: Value, powers: Sequence[float] = _EXP2) -> Value:
@@ -54,10 +54,10 @@ def two_to_bf16(e: Emitter, low: Value, high: Value) -> Value:
 
 
 def emit_softmax(
-    precision: Precision, masked: bool, e: Emitter, row: Value, stride: Value, chunks: Value, begin: Value, end: Value,
+    precision: FlashPrecision, masked: bool, e: Emitter, row: Value, stride: Value, chunks: Value, begin: Value, end: Value,
     stats: Value, scale: Value, rows: Value,
 ) -> None:  # fmt: skip
-    """Rows of scores become probabilities of this block, in place; their records are updated.
+    """Rows of scores become probabilities of this block, in place; their softmax statistics are updated.
 
     row, stride: chunk c of 16 scores of row r is at row + c * stride + 64 * r.  chunks: even; 16 where not masked.
     begin, end: keys begin..end-1 of the block are seen, the others get exactly zero.  In bf16 two chunks of scores become one
@@ -76,7 +76,7 @@ def emit_softmax(
 class _Softmax:
     """What both passes over a row share; fields as ``emit_softmax`` has them, pairs of chunks."""
 
-    precision: Precision
+    precision: FlashPrecision
     masked: bool
     e: Emitter
     stride: Value
@@ -86,7 +86,7 @@ class _Softmax:
     log2e: Value
 
     def emit_maximum(self, row: Value, stats: Value) -> None:
-        """The record's maximum grows to the row's, and says by what factor earlier sums shrink."""
+        """The running maximum of the row, and the factor by which earlier sums are rescaled (online softmax)."""
         e, b = self.e, self.e.b
         largest = [e.variable(e.const(LOWEST, V16F)) for _ in range(2)]
         for slot in largest:
@@ -102,7 +102,7 @@ class _Softmax:
         e.store(stats, rescale, STATS_RESCALE)
 
     def emit_powers(self, row: Value, stats: Value) -> None:
-        """Scores become probabilities, and the record's sum theirs with what was summed before."""
+        """Scores become 2^(score - maximum); the running sum is rescaled and gains theirs."""
         e, b = self.e, self.e.b
         factor, shift = e.splat(self.log2e), e.splat(b.fneg(e.load(stats, F32, STATS_MAXIMUM)))
         polynomial = _EXP2_ROUGH if self.precision == "bf16" else _EXP2
@@ -139,7 +139,7 @@ class _Softmax:
         return b.and_(b.icmp_signed(">=", key, begins), b.icmp_signed("<", key, ends))
 
 
-def _store_pair(e: Emitter, precision: Precision, target: Value, stride: Value, powers: list[Value]) -> None:
+def _store_pair(e: Emitter, precision: FlashPrecision, target: Value, stride: Value, powers: list[Value]) -> None:
     if precision == "bf16":
         e.store(target, two_to_bf16(e, powers[0], powers[1]))
         return
@@ -147,7 +147,7 @@ def _store_pair(e: Emitter, precision: Precision, target: Value, stride: Value, 
     e.store(e.at(target, stride), powers[1])
 
 
-def emit_pack(precision: Precision, e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
+def emit_pack(precision: FlashPrecision, e: Emitter, row: Value, packed: Value, chunks: Value, stride: Value) -> None:
     """Copy a row of queries, 16 dimensions a chunk, into packed rows."""
     with e.loop(chunks) as chunk:
         lanes = e.load(e.at(row, e.scaled(chunk, 64)), V16F)
