@@ -16,7 +16,7 @@ from pagemill.decoder.kernels.ops.attention import CacheLayer, HeadNorms, StepTa
 from pagemill.decoder.kernels.ops.attention import Heads as Heads_
 from pagemill.decoder.kernels.program import Program
 from pagemill.decoder.kernels.team import Team
-from pagemill.decoder.kernels.tiles.softmax import Precision
+from pagemill.decoder.kernels.tiles.softmax import FlashPrecision
 from pagemill.decoder.network.kv_cache import KvCache
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.spec import AttentionSpec, RopeSpec
@@ -66,7 +66,7 @@ class Layer:
     isa: Isa
     team: Team
     codec: str = "f32"
-    precision: Precision = "f32"
+    precision: FlashPrecision = "f32"
     slots: int = 1
     capacity: int = 1024
     rows: int = 1024

@@ -22,7 +22,7 @@ from pagemill.decoder.kernels.tiles.attention import Tile, emit_scores, emit_val
 from pagemill.decoder.kernels.tiles.bytes import emit_byte_scores
 from pagemill.decoder.kernels.tiles.coded import emit_coded_factors, emit_coded_scores, emit_coded_values
 from pagemill.decoder.kernels.tiles.expand import emit_expand_values
-from pagemill.decoder.kernels.tiles.softmax import Precision, emit_softmax
+from pagemill.decoder.kernels.tiles.softmax import FlashPrecision, emit_softmax
 from pagemill.decoder.network.kv_codec import CODECS
 from pagemill.decoder.spec import AttentionSpec
 from tests.decoder import reference_attention
@@ -33,8 +33,8 @@ SHAPES = [Heads(16, 1), Heads(32, 4), Heads(64, 7, 1), Heads(128, 2)]
 HOST = detect()
 RUNNABLE = [isa for isa in (HOST, *ISAS.values()) if not isa.triple and (isa is HOST or HOST.name.startswith("avx512"))]
 VARIANTS = [isa for isa in RUNNABLE if isa.name in ("avx2", "portable") or isa is HOST]
-STORED: list[tuple[str, Precision]] = [("f32", "f32"), ("f16", "f32"), ("q8_0", "f32")]
-BF16: list[tuple[str, Precision]] = [("f16", "bf16"), ("f32", "bf16"), ("q8_0", "bf16")] if HOST.bf16 else []
+STORED: list[tuple[str, FlashPrecision]] = [("f32", "f32"), ("f16", "f32"), ("q8_0", "f32")]
+BF16: list[tuple[str, FlashPrecision]] = [("f16", "bf16"), ("f32", "bf16"), ("q8_0", "bf16")] if HOST.bf16 else []
 ERROR = {"f32": 2e-6, "bf16": 1e-2, "coded": 2e-3}
 """Largest error over largest value.  f32: a few roundings of 600 products.  bf16: queries, keys, probabilities and values are
 each rounded to 2^-9, and the errors of a row mostly average out.  coded (decode rows on 8-bit codes): probabilities are 16-bit
@@ -80,7 +80,7 @@ def error(found: Array, wanted: Array) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"d{s.head_dim}x{s.group}")
 @pytest.mark.parametrize(("codec", "precision"), STORED + BF16)
-def test_ragged_prompts_equal_softmax_over_the_cache(shape: Heads, codec: str, precision: Precision, team: Team) -> None:
+def test_ragged_prompts_equal_softmax_over_the_cache(shape: Heads, codec: str, precision: FlashPrecision, team: Team) -> None:
     if CODECS[codec].refusal(shape.head_dim):
         pytest.skip("q8_0 has scales of 32 values")
     layer = Layer(shape, HOST, team, codec, precision, slots=len(LENGTHS), rows=sum(LENGTHS))
@@ -102,12 +102,12 @@ def test_decode_rows_equal_softmax_over_the_cache(shape: Heads, codec: str, team
         assert error(found, expected(layer, piece, piece.position + 1)) < ERROR["coded" if codec == "q8_0" else "f32"], piece
 
 
-PATCHES: list[tuple[str, Precision]] = [("bf16", "bf16"), ("int8_bf16", "bf16")] if HOST.bf16 else []
+PATCHES: list[tuple[str, FlashPrecision]] = [("bf16", "bf16"), ("int8_bf16", "bf16")] if HOST.bf16 else []
 
 
 @pytest.mark.parametrize("head_dim", [32, 64, 128])
 @pytest.mark.parametrize(("codec", "precision"), [("f32", "f32"), *PATCHES])
-def test_patches_see_all_patches(codec: str, precision: Precision, head_dim: int, team: Team) -> None:
+def test_patches_see_all_patches(codec: str, precision: FlashPrecision, head_dim: int, team: Team) -> None:
     shape = Heads(head_dim, 1, 3)
     layer = Layer(shape, HOST, team, codec, precision, slots=3, rows=1024)
     pieces = [Piece(slot, 0, rows_of(shape, length), "patches") for slot, length in enumerate((1, 111, 513))]
@@ -136,7 +136,7 @@ def test_every_cpu_variant_equals_softmax(isa: Isa, team: Team) -> None:
 
 
 @pytest.mark.parametrize(("codec", "precision"), [("f16", "f32"), *[pair for pair in BF16 if pair[0] != "f32"]])
-def test_a_row_has_the_same_bits_however_the_prompt_is_cut(codec: str, precision: Precision, team: Team) -> None:
+def test_a_row_has_the_same_bits_however_the_prompt_is_cut(codec: str, precision: FlashPrecision, team: Team) -> None:
     shape = Heads(64, 2, 1)
     rows = rows_of(shape, 300)
     whole = Layer(shape, HOST, team, codec, precision).run(Piece(0, 0, rows))[0]
