@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from pagemill.decoder.gguf.files import open_file as open_file
     from pagemill.decoder.gguf.header import Header as Header
     from pagemill.decoder.gguf.header import TensorInfo as TensorInfo
+    from pagemill.decoder.kernels.cpu_features import host_features as host_features
+    from pagemill.decoder.kernels.cpu_features import host_machine as host_machine
     from pagemill.decoder.kernels.isa import LANES as LANES
     from pagemill.decoder.kernels.isa import PORTABLE as PORTABLE
     from pagemill.decoder.kernels.isa import Isa as Isa
     from pagemill.decoder.kernels.isa import detect as detect
+    from pagemill.decoder.kernels.isa import reasons as reasons
     from pagemill.decoder.kernels.memory import Array as Array
     from pagemill.decoder.kernels.ops.rows import Source as Source
     from pagemill.decoder.kernels.team import Team as Team
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from pagemill.decoder.kernels.team import default_threads as default_threads
     from pagemill.decoder.model import Model as Model
     from pagemill.decoder.model import PlannedModel as PlannedModel
+    from pagemill.decoder.model import cpu_variant as cpu_variant
     from pagemill.decoder.model import load_model as load_model
     from pagemill.decoder.model import open_model as open_model
     from pagemill.decoder.model import plan_model as plan_model
@@ -89,11 +93,12 @@ __all__, __getattr__, __dir__ = exports(
         "facts": "Facts",
         "gguf.files": "open_file",
         "gguf.header": "Header TensorInfo",
-        "kernels.isa": "Isa LANES PORTABLE detect",
+        "kernels.cpu_features": "host_features host_machine",
+        "kernels.isa": "Isa LANES PORTABLE detect reasons",
         "kernels.memory": "Array",
         "kernels.ops.rows": "Source",
         "kernels.team": "Team available_cores default_threads",
-        "model": "Model PlannedModel load_model open_model plan_model",
+        "model": "Model PlannedModel load_model open_model plan_model cpu_variant",
         "network.arithmetic": "numeric_class",
         "network.kv_cache": "KvCache",
         "network.kv_codec": "CODECS Codec round_capacity",

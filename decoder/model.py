@@ -120,10 +120,18 @@ def load_model(planned: PlannedModel, *, cpu: str = "auto", cached: bool = False
     """Bring a planned model's weights into memory.
 
     cpu: a CPU variant's name, or auto.  cached: keep the repacked weights in the cache folder for the next start.
-    Raises ModelError for a weight that is not a number.
+    Raises ModelError for a weight that is not a number, or a variant that cannot run here.
     """
     store = open_panel_store(planned.path, "exact" if planned.plan.exact else "") if cached else None
-    return Model(planned, load(planned.plan, planned.data, store=store), named(cpu))
+    return Model(planned, load(planned.plan, planned.data, store=store), cpu_variant(cpu))
+
+
+def cpu_variant(name: str) -> Isa:
+    """The CPU variant of a name; ``auto``: the best.  Raises ModelError for one that is not known or cannot run here."""
+    try:
+        return named(name)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
 
 
 def open_model(

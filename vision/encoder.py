@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pagemill.decoder import ModelError, Team, detect
+from pagemill.decoder import ModelError, Team, cpu_variant
 from pagemill.vision.arithmetic import resolve_arithmetic
 from pagemill.vision.backends.cpu import CpuEncoder
 from pagemill.vision.protocol import Encoder
@@ -26,22 +26,22 @@ def open_encoder(
 ) -> Encoder:
     """Plan an mmproj file and load it on a compute team of its own; see ``plan_encoder`` and ``load_encoder``."""
     planned = plan_encoder(path, text_width=text_width)
-    team = Team(threads) if resolve_backend(backend) == "cpu" else None
-    return load_encoder(planned, team, backend=backend, precision=precision, owns_team=True)
+    return load_encoder(planned, threads, backend=backend, precision=precision)
 
 
 def load_encoder(
     planned: PlannedEncoder,
-    team: Team | None,
+    team: Team | int | None,
     *,
     backend: str = "auto",
     precision: str = "auto",
+    cpu: str = "auto",
     cached: bool = False,
-    owns_team: bool = False,
 ) -> Encoder:
     """Bring an encoder's weights into memory.  Raises ModelError for a backend, precision or weight that cannot be used.
 
-    team: the compute team of a backend that computes on this machine's cores; owns_team: the encoder closes it.
+    team: the compute team of a backend that computes on this machine's cores, or the number of threads of one of its own,
+    which is closed with the encoder.  cpu: a CPU variant's name, or auto.
     cached: keep the repacked weights in the cache folder for the next start, where the backend repacks them.
     """
     if resolve_backend(backend) == "reference":
@@ -49,9 +49,11 @@ def load_encoder(
             asked = f"precision {precision} was requested"
             raise ModelError(f"vision backend 'reference' computes in f32, {asked}: use precision auto or f32")
         return ReferenceEncoder(planned.spec, planned.weights())
-    isa = detect()
+    isa = cpu_variant(cpu)
     arithmetic = resolve_arithmetic(planned.spec, precision, isa)
-    return CpuEncoder(planned, team or Team(None), isa, arithmetic, owns_team=owns_team or team is None, cached=cached)
+    if isinstance(team, Team):
+        return CpuEncoder(planned, team, isa, arithmetic, owns_team=False, cached=cached)
+    return CpuEncoder(planned, Team(team), isa, arithmetic, owns_team=True, cached=cached)
 
 
 def resolve_backend(backend: str) -> str:

@@ -99,7 +99,9 @@ def _target(isa: Isa) -> tuple[Any, str]:
     llvm.initialize_all_asmprinters()
     host = not isa.cpu
     cpu = llvm.get_host_cpu_name() if host else isa.cpu
-    features = llvm.get_host_cpu_features().flatten() if host else isa.features
+    # LLVM's list of an ARM host lacks what the variant uses: its own features are always passed
+    listed = [llvm.get_host_cpu_features().flatten()] if host else []
+    features = ",".join(name for name in (*listed, isa.features) if name)
     triple = isa.triple or llvm.get_process_triple()
     target = llvm.Target.from_triple(triple)
     machine = target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)

@@ -7,12 +7,12 @@ activations one tile holds in registers.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
-import llvmlite.binding as llvm
+from pagemill.decoder.kernels.cpu_features import host_features, host_machine
 
 LANES = 16  # float32 lanes of every vector, and rows of every row group
 
@@ -21,7 +21,8 @@ LANES = 16  # float32 lanes of every vector, and rows of every row group
 class Isa:
     """One CPU variant.
 
-    cpu, features: LLVM's names; an empty cpu is the host.  triple: empty is the host's.
+    cpu, features, triple: LLVM's names; an empty cpu is the host, whose features are added to these; an empty triple is the
+    host's.  needs: LLVM's names of the features that its kernels use.
     dot: how 4 x int8 products are summed into int32 lanes.  dot_lanes: int32 lanes of that instruction.
     bf16: whether a bf16 pair dot product exists.  tile_counts: activations per tile, smallest first.
     """
@@ -34,43 +35,64 @@ class Isa:
     dot_lanes: int
     bf16: bool
     tile_counts: tuple[int, ...]
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def machine(self) -> str:
+        """The instruction set, as its triple begins; "" for any."""
+        return self.triple.partition("-")[0]
 
 
-AVX512 = Isa("avx512", "znver4", "", "", "vnni", 16, True, (1, 2, 4, 8, 16))
-AVX512_NO_BF16 = Isa("avx512-vnni", "cascadelake", "", "", "vnni", 16, False, (1, 2, 4, 8, 16))
-AVX2 = Isa("avx2", "haswell", "", "", "maddubs", 8, False, (1, 2, 4))
-NEON = Isa("neon", "apple-m1", "", "aarch64-unknown-linux-gnu", "sdot", 4, False, (1, 2, 4, 8))
+_X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+_VNNI = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"})
+AVX512 = Isa("avx512", "znver4", "", _X86, "vnni", 16, True, (1, 2, 4, 8, 16), _VNNI | {"avx512bf16"})
+AVX512_NO_BF16 = Isa("avx512-vnni", "cascadelake", "", _X86, "vnni", 16, False, (1, 2, 4, 8, 16), _VNNI)
+AVX2 = Isa("avx2", "haswell", "", _X86, "maddubs", 8, False, (1, 2, 4), frozenset({"avx2", "fma", "f16c"}))
+NEON = Isa("neon", "apple-m1", "+dotprod", _ARM, "sdot", 4, False, (1, 2, 4, 8), frozenset({"neon", "dotprod"}))
 PORTABLE = Isa("portable", "", "", "", "generic", 4, False, (1, 2, 4))
-ISAS: Mapping[str, Isa] = {isa.name: isa for isa in (AVX512, AVX512_NO_BF16, AVX2, NEON, PORTABLE)}
+ISAS: Mapping[str, Isa] = {isa.name: isa for isa in (AVX512, AVX512_NO_BF16, AVX2, NEON, PORTABLE)}  # the best first
 
 
+@cache
 def detect() -> Isa:
-    """The best variant that this CPU runs; ``PORTABLE`` where none is known."""
-    has = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    if platform.machine() in ("arm64", "aarch64"):
-        return _on_host(NEON) if "dotprod" in has else PORTABLE
-    if {"avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16"} <= has:
-        return _on_host(AVX512)
-    if {"avx512f", "avx512bw", "avx512vl", "avx512vnni"} <= has:
-        return _on_host(AVX512_NO_BF16)
-    if {"avx2", "fma", "f16c"} <= has:
-        return _on_host(AVX2)
-    return PORTABLE
+    """The best variant that this CPU runs, compiled for this very CPU; ``PORTABLE`` where no other is known."""
+    return _on_host(choose(host_machine(), host_features()))
 
 
-def _on_host(isa: Isa) -> Isa:
-    """The variant compiled for this very CPU."""
-    return Isa(isa.name, "", "", "", isa.dot, isa.dot_lanes, isa.bf16, isa.tile_counts)
+def choose(machine: str, features: frozenset[str]) -> Isa:
+    """The best variant for a CPU.  machine: x86_64, aarch64 or another.  features: LLVM's names."""
+    return next(isa for isa in ISAS.values() if isa.machine in ("", machine) and isa.needs <= features)
+
+
+def reasons(machine: str, features: frozenset[str]) -> list[str]:
+    """Why no better variant was chosen for a CPU: what each of them needs and does not find."""
+    chosen = choose(machine, features)
+    better = list(ISAS.values())[: list(ISAS).index(chosen.name)]
+    return [f"no {isa.name}: {lacks(isa, machine, features)}" for isa in better if isa.machine == machine]
+
+
+def lacks(isa: Isa, machine: str, features: frozenset[str]) -> str:
+    """What a CPU lacks to run a variant, "" where it runs."""
+    if isa.machine not in ("", machine):
+        return f"it is for {isa.machine}, this CPU is {machine}"
+    missing = ", ".join(sorted(isa.needs - features))
+    return f"this CPU lacks {missing}" if missing else ""
 
 
 def named(name: str) -> Isa:
-    """The variant called ``name``, compiled for the host where the host runs it; ``auto`` detects.
+    """The variant called ``name``; ``auto`` detects.  Another than the best is compiled for its own CPU, to be what it says.
 
-    Raises ValueError for a name that is not in ``ISAS``.
+    Raises ValueError for a name that is not in ``ISAS``, and for a variant that the host cannot run.
     """
     if name == "auto":
         return detect()
     if name not in ISAS:
         raise ValueError(f"CPU variant {name!r} is not one of auto, {', '.join(ISAS)}")
-    found = detect()
-    return found if found.name == name else ISAS[name]
+    missing = lacks(ISAS[name], host_machine(), host_features())
+    if missing:
+        raise ValueError(f"CPU variant {name!r} cannot run here: {missing}; use auto")
+    return detect() if name == detect().name else replace(ISAS[name], triple="")
+
+
+def _on_host(isa: Isa) -> Isa:
+    return replace(isa, cpu="", triple="")

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pagemill import __version__
-from pagemill.decoder import available_cores, default_threads, detect
+from pagemill.decoder import available_cores, default_threads, detect, host_features, host_machine, reasons
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import find_model
 from pagemill.jobs.settings.config import ModelSection
@@ -32,6 +32,7 @@ def _facts() -> list[tuple[str, str]]:
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("cpu", _cpu_name()),
         ("cpu variant", f"{isa.name} (int8 products: {isa.dot}, bf16 products: {'yes' if isa.bf16 else 'no'})"),
+        *(("", reason) for reason in reasons(host_machine(), host_features())),
         ("threads", f"{default_threads()} by default, {cores} available of {os.cpu_count()} in the machine"),
         ("memory", _memory()),
         ("encoder backends", ", ".join(BACKENDS)),

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pagemill.decoder import Engine, Model, ModelError, Prompt, Request, Sampling, Tokenizer, Tokens, open_model
-from pagemill.jobs.cli.options import KvCache, KvCacheType, ModelPath, Threads
+from pagemill.jobs.cli.options import Cpu, KvCache, KvCacheType, ModelPath, Threads
 from pagemill.jobs.run.spec import check_threads
 
 
@@ -31,13 +31,14 @@ def command(
     system: Annotated[str | None, typer.Option(help="System message, with --chat.", show_default=False)] = None,
     kv_cache: KvCache = KvCacheType.F16,
     threads: Threads = None,
+    cpu: Cpu = None,
 ) -> int:
     """``pagemill generate``."""
 
     check_threads(threads)
     sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty=repeat_penalty, seed=seed)
     with _ended_by_a_closed_pipe():
-        opened = open_model(model, kv_cache=kv_cache.value)
+        opened = open_model(model, kv_cache=kv_cache.value, cpu=cpu or "auto")
         ids = _chat_ids(opened, prompt, system) if chat else _text_ids(opened, prompt)
         context = len(ids) + max_tokens
         if context > opened.spec.context:

@@ -45,6 +45,9 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL.gguf", help="The text 
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Compute threads.  [default: one a physical core]", show_default=False)
 ]
+Cpu = Annotated[
+    str | None, typer.Option(help="CPU variant of the kernels, as doctor names them.  [default: auto]", show_default=False)
+]
 KvCache = Annotated[KvCacheType, typer.Option(help="Storage type of the KV cache.")]
 Password = Annotated[str | None, typer.Option(help="Of encrypted PDFs.", show_default=False)]
 ProgressOption = Annotated[ProgressKind | None, typer.Option(help="How to show progress.  [default: auto]", show_default=False)]

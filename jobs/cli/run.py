@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pagemill.jobs.cli.codes import SOME_FAILED
-from pagemill.jobs.cli.options import InputNames, Password, ProgressOption, Threads, path_text, split_names
+from pagemill.jobs.cli.options import Cpu, InputNames, Password, ProgressOption, Threads, path_text, split_names
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import REAL_MODEL_ADVICE
 from pagemill.jobs.run.copies import copies_of
@@ -41,6 +41,7 @@ def command(
     ] = None,
     mmproj: Annotated[Path | None, typer.Option(help="Its vision encoder's GGUF file.", show_default=False)] = None,
     threads: Threads = None,
+    cpu: Cpu = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Pages decoded at once.  [default: 16]", show_default=False)] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens a page may have.  [default: 4096]", show_default=False)
@@ -61,6 +62,7 @@ def command(
             ("model", "text"): path_text(text_model),
             ("model", "mmproj"): path_text(mmproj),
             ("engine", "threads"): threads,
+            ("engine", "cpu"): cpu,
             ("engine", "slots"): slots,
             ("engine", "max_tokens"): max_tokens,
             ("input", "password"): password,

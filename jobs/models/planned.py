@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pagemill.decoder import Isa, ModelError, PlannedModel, Refused, detect, numeric_class, plan_model
+from pagemill.decoder import Isa, ModelError, PlannedModel, Refused, cpu_variant, numeric_class, plan_model
 from pagemill.jobs.settings.config import Config
 from pagemill.jobs.settings.registry import ModelFiles
 from pagemill.vision import Arithmetic, PlannedEncoder, resolve_arithmetic, resolve_backend
@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPair:
-    """A text model and its encoder, with the arithmetic that this CPU runs them in."""
+    """A text model and its encoder, with the CPU variant and the arithmetic that they run in."""
 
     text: PlannedModel
     encoder: PlannedEncoder
     arithmetic: Arithmetic
+    isa: Isa
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +45,21 @@ def plan_pair(files: ModelFiles, config: Config, isa: Isa | None = None) -> Plan
     text = _collect(lambda: plan_text(files.text, config.engine.kv_cache, exact=config.engine.exact_activations), reasons)
     encoder = _collect(lambda: plan_encoder(files.mmproj, text_width=text.spec.width if text else None), reasons)
     _collect(lambda: resolve_backend(config.vision.backend), reasons)
+    variant = isa or _collect(lambda: cpu_variant(config.engine.cpu), reasons)
     arithmetic = None
-    if encoder is not None:
-        arithmetic = _collect(lambda: resolve_arithmetic(encoder.spec, config.vision.precision, isa or detect()), reasons)
-    if text is None or encoder is None or arithmetic is None or reasons:
+    if encoder is not None and variant is not None:
+        arithmetic = _collect(lambda: resolve_arithmetic(encoder.spec, config.vision.precision, variant), reasons)
+    if text is None or encoder is None or arithmetic is None or variant is None or reasons:
         raise ModelError("\n".join(reasons))
-    return PlannedPair(text, encoder, arithmetic)
+    return PlannedPair(text, encoder, arithmetic, variant)
 
 
-def resolve_settings(config: Config, pair: PlannedPair, isa: Isa | None = None) -> Resolved:
-    """The settings as they take effect: capped by the models, chosen for this CPU."""
+def resolve_settings(config: Config, pair: PlannedPair) -> Resolved:
+    """The settings as they take effect: capped by the models, chosen for the CPU variant."""
     largest = pair.encoder.spec.longest_edge_px
     return Resolved(
         encoder=pair.arithmetic.numeric_class,
-        decoder=numeric_class(pair.text.plan, isa or detect()),
+        decoder=numeric_class(pair.text.plan, pair.isa),
         context=min(config.engine.context, pair.text.spec.context),
         longest_edge_px=min(config.vision.longest_edge_px or largest, largest),
     )

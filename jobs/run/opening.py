@@ -32,13 +32,15 @@ def open_reader(job: JobSpec, provenance: Mapping[str, str]) -> Iterator[OpenRea
         trace = stack.enter_context(closing(_open_trace(config.run.trace)))
         cached = config.engine.repack_cache
         with trace.span(OPENING, "text model"):
-            model = load_model(planned.text, cached=cached)
+            model = load_model(planned.text, cpu=config.engine.cpu, cached=cached)
         if model.isa.name == PORTABLE.name:
             _log.warning("cpu: Pagemill has no kernels for this CPU in particular; the portable ones are slow")
         team = stack.enter_context(closing(Team(config.engine.threads)))  # encoder and engine take turns on it
         with trace.span(OPENING, "encoder"):
             vision = config.vision
-            encoder = load_encoder(planned.encoder, team, backend=vision.backend, precision=vision.precision, cached=cached)
+            encoder = load_encoder(
+                planned.encoder, team, backend=vision.backend, precision=vision.precision, cpu=config.engine.cpu, cached=cached
+            )
         stack.enter_context(closing(encoder))
         kv_cache, chunk = config.engine.kv_cache, config.engine.chunk
         engine = Engine(model, slots=slots, context=resolved.context, team=team, kv_cache=kv_cache, chunk=chunk)

@@ -53,6 +53,7 @@ class EngineSection(Section):
     slots: int = Field(default=16, ge=1, le=1024)
     context: int = Field(default=8192, ge=64)
     threads: int | None = Field(default=None, ge=1)
+    cpu: str = "auto"
     kv_cache: Literal["f32", "f16", "q8_0"] = "f16"
     chunk: int = Field(default=256, ge=1)
     max_tokens: int = Field(default=4096, ge=1)

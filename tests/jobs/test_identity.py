@@ -27,7 +27,7 @@ def settings_of(isa: Isa = AVX2, **sections: Any) -> str:
     """The settings' hash on a machine with that CPU."""
     config = Config.model_validate(sections)
     pair = plan_pair(MODEL, config, isa)
-    return hash_settings(config, resolve_settings(config, pair, isa))
+    return hash_settings(config, resolve_settings(config, pair))
 
 
 SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -67,7 +67,6 @@ def test_a_short_budget_takes_fewer_pages_at_once_and_says_so(caplog: pytest.Log
 
 def test_an_unknown_cpu_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("pagemill.decoder.kernels.isa.detect", lambda: PORTABLE)
-    monkeypatch.setattr("pagemill.vision.encoder.detect", lambda: PORTABLE)
     with caplog.at_level(logging.WARNING, "pagemill"), open_reader(spec := job(), provenance_of(spec)):
         pass
     assert [record.getMessage() for record in caplog.records if record.getMessage().startswith("cpu:")] == [

@@ -38,6 +38,7 @@ KEYS: dict[str, tuple[object, object]] = {
     "engine.slots": (3, 0),
     "engine.context": (512, 63),
     "engine.threads": (1, 10_000),
+    "engine.cpu": ("portable", "z80"),
     "engine.kv_cache": ("q8_0", "q4_0"),
     "engine.chunk": (64, 0),
     "engine.max_tokens": (9, 0),

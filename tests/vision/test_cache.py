@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagemill.decoder.kernels.team import Team
 from pagemill.jobs.models.files import SAMPLE_FOLDERS
 from pagemill.vision.encoder import load_encoder
 from pagemill.vision.patches import to_patches
@@ -22,7 +21,7 @@ def test_a_cached_encoder_gives_the_same_rows(precision: str, tmp_path: Path, mo
     pixels = np.random.default_rng(0).standard_normal((3, 56, 84), np.float32)
     rows = []
     for cached in (False, True, True):
-        encoder = load_encoder(plan_encoder(MMPROJ), Team(1), precision=precision, cached=cached, owns_team=True)
+        encoder = load_encoder(plan_encoder(MMPROJ), 1, precision=precision, cached=cached)
         rows.append(encoder.encode(to_patches(pixels, encoder.spec)))
         encoder.close()
     assert len(list(tmp_path.glob("panels/*.panels"))) == 1
