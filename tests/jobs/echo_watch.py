@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pagemill.jobs.cli.codes import SOME_FAILED
 from pagemill.jobs.run.progress import NoProgress
 from pagemill.jobs.settings.layers import load_config
 from pagemill.jobs.watch.daemon import places_of, run_watch
@@ -20,7 +21,7 @@ def main(folder: str) -> int:
     config = load_config(job, {}, {})
     settings = FolderSettings(job, {}, {})
     end = run_watch(config, places_of(config), settings, open_echo, NoProgress(sys.stderr), once=True)
-    return 128 + end.signal if end.signal else int(end.some_failed)
+    return 128 + end.signal if end.signal else SOME_FAILED * end.some_failed
 
 
 if __name__ == "__main__":
