@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pagemill.decoder.gguf.files import open_file as open_file
     from pagemill.decoder.gguf.header import Header as Header
     from pagemill.decoder.gguf.header import TensorInfo as TensorInfo
+    from pagemill.decoder.kernels.cpu_features import host_cpu_name as host_cpu_name
     from pagemill.decoder.kernels.cpu_features import host_features as host_features
     from pagemill.decoder.kernels.cpu_features import host_machine as host_machine
     from pagemill.decoder.kernels.isa import LANES as LANES
@@ -93,7 +94,7 @@ __all__, __getattr__, __dir__ = exports(
         "facts": "Facts",
         "gguf.files": "open_file",
         "gguf.header": "Header TensorInfo",
-        "kernels.cpu_features": "host_features host_machine",
+        "kernels.cpu_features": "host_cpu_name host_features host_machine",
         "kernels.isa": "Isa LANES PORTABLE detect reasons",
         "kernels.memory": "Array",
         "kernels.ops.rows": "Source",

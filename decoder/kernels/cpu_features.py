@@ -42,6 +42,11 @@ def host_machine() -> str:
     return {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
 
 
+def host_cpu_name() -> str:
+    """The CPU's name, as LLVM calls it: apple-m1, neoverse-n1, znver4; "generic" for one that it does not know."""
+    return str(llvm.get_host_cpu_name())
+
+
 def features_of_hwcap(hwcap: int, hwcap2: int) -> frozenset[str]:
     """The features of an ARM CPU by the auxiliary vector of Linux."""
     tables = ((HWCAP, hwcap), (HWCAP2, hwcap2))

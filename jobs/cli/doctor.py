@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pagemill import __version__
-from pagemill.decoder import available_cores, default_threads, detect, host_features, host_machine, reasons
+from pagemill.decoder import available_cores, default_threads, detect, host_cpu_name, host_features, host_machine, reasons
 from pagemill.jobs.errors import ConfigError
 from pagemill.jobs.models.files import find_model
 from pagemill.jobs.settings.config import ModelSection
@@ -45,8 +45,8 @@ def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return platform.processor() or "unknown"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+        return host_cpu_name()  # macOS has no such file
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), host_cpu_name())
 
 
 def _memory() -> str:
