@@ -12,6 +12,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from pagemill.jobs.cli.expanding import expanded
+
 # Each command's name and sentence. ``command`` of the module of that name is its function, or a group of them.
 COMMANDS = {
     "run": "Transcribe documents.  The same command again does only what is missing.",
@@ -46,7 +48,7 @@ class LazyCommands(TyperGroup):
         command: Any = import_module(f"pagemill.jobs.cli.{cmd_name.replace('-', '_')}").command
         if not isinstance(command, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command(cmd_name)(command)
+            single.command(cmd_name)(expanded(command))
             command = single
         loaded = typer.main.get_command(command)
         loaded.name, loaded.help = cmd_name, COMMANDS[cmd_name]

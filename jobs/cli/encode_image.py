@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,32 +20,40 @@ from pagemill.pipeline import to_rgb
 from pagemill.vision import BadPixels, VisionSpec, open_encoder, prepare, to_patches
 
 
+@dataclass(frozen=True, slots=True)
+class EncodeOptions:
+    """How an image is encoded, and where its rows go."""
+
+    out: Annotated[Path, typer.Option(help="Where to write the rows: (rows, width) float32 .npy.")] = Path("embeddings.npy")
+    pixels: Annotated[
+        Path | None, typer.Option(help="A (3, H, W) float32 .npy that replaces preprocessing.", show_default=False)
+    ] = None
+    precision: Annotated[EncoderPrecision, typer.Option(help="Of matrix products.")] = EncoderPrecision.AUTO
+    multiple_px: Annotated[int, typer.Option(help="Both sides become a multiple of it: 28 or 14.")] = 28
+    threads: Threads = None
+
+
 def command(
     mmproj: Annotated[Path, typer.Argument(metavar="MMPROJ.gguf", help="The vision encoder.", show_default=False)],
     image: Annotated[
         Path | None, typer.Argument(metavar="[IMAGE]", help="Needed unless --pixels is given.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write the rows: (rows, width) float32 .npy.")] = Path("embeddings.npy"),
-    pixels: Annotated[
-        Path | None, typer.Option(help="A (3, H, W) float32 .npy that replaces preprocessing.", show_default=False)
-    ] = None,
-    precision: Annotated[EncoderPrecision, typer.Option(help="Of matrix products.")] = EncoderPrecision.AUTO,
-    multiple_px: Annotated[int, typer.Option(help="Both sides become a multiple of it: 28 or 14.")] = 28,
-    threads: Threads = None,
+    *,
+    options: EncodeOptions,
 ) -> int:
     """``pagemill encode-image``."""
-    if (image is None) == (pixels is None):
+    if (image is None) == (options.pixels is None):
         raise InputError("expected an IMAGE or --pixels FILE.npy, found " + ("neither" if image is None else "both"))
-    check_threads(threads)
+    check_threads(options.threads)
     try:
-        encoder = open_encoder(mmproj, precision=precision.value, threads=threads)
+        encoder = open_encoder(mmproj, precision=options.precision.value, threads=options.threads)
     except Refused as error:
         raise ModelError("\n".join(f"{mmproj}: {reason}" for reason in error.reasons)) from error
     try:
-        ready = _prepared(image, encoder.spec, multiple_px) if image is not None else _given(pixels or Path())
-        save_array(out, encoder.encode(to_patches(ready, encoder.spec)))
+        ready = _prepared(image, encoder.spec, options.multiple_px) if image is not None else _given(options.pixels or Path())
+        save_array(options.out, encoder.encode(to_patches(ready, encoder.spec)))
     except BadPixels as error:
-        raise InputError(f"{image or pixels}: {error}") from error
+        raise InputError(f"{image or options.pixels}: {error}") from error
     finally:
         encoder.close()
     return 0

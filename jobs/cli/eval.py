@@ -28,28 +28,13 @@ MOST_LISTED = 20  # in the tables; --json has all
 class Wanted:
     """What to measure.  tesseract: the folder of the documents, to be read by it too."""
 
-    truth: Path | None
-    tests: Path | None
-    normalise: tuple[str, ...]
-    tesseract: Path | None
-    languages: str
-    worst: int
-    as_json: bool
-    plot: Path | None
-
-
-def command(
-    outputs: Annotated[
-        list[Path],
-        typer.Argument(metavar="OUTPUT...", help="Output folders or files; the first is what others are compared with."),
-    ],
     truth: Annotated[
         Path | None,
         typer.Option(help="A folder of NAME.txt for each document, pages separated by form feeds.", show_default=False),
-    ] = None,
+    ] = None
     tests: Annotated[
         Path | None, typer.Option(help="Page tests of olmOCR-bench: a .jsonl file or a folder of them.", show_default=False)
-    ] = None,
+    ] = None
     normalise: Annotated[
         str,
         typer.Option(
@@ -57,24 +42,36 @@ def command(
             "lines,whitespace.  [default: nothing]",
             show_default=False,
         ),
-    ] = "",
+    ] = ""
     tesseract: Annotated[
         Path | None, typer.Option(help="A folder of the documents, for Tesseract to read beside.", show_default=False)
-    ] = None,
-    languages: Annotated[str, typer.Option(help="Of Tesseract.")] = "eng",
-    worst: Annotated[int, typer.Option(min=0, help="How many pages and confusions to list.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON, on standard output.")] = False,
+    ] = None
+    languages: Annotated[str, typer.Option(help="Of Tesseract.")] = "eng"
+    worst: Annotated[int, typer.Option(min=0, help="How many pages and confusions to list.")] = 10
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON, on standard output.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw a picture (.png, .svg, .pdf); needs the extra: plot.", show_default=False)
-    ] = None,
+    ] = None
+
+    @property
+    def normalisations(self) -> tuple[str, ...]:
+        """What to overlook, by name."""
+        return tuple(split_names(self.normalise) or ())
+
+
+def command(
+    outputs: Annotated[
+        list[Path],
+        typer.Argument(metavar="OUTPUT...", help="Output folders or files; the first is what others are compared with."),
+    ],
+    wanted: Wanted,
 ) -> int:
     """``pagemill eval``: returns 0 whatever the figures are."""
-    wanted = Wanted(truth, tests, tuple(split_names(normalise) or ()), tesseract, languages, worst, as_json, plot)
     if wanted.truth is None and wanted.tests is None:
         raise ConfigError(["expected --truth DIR or --tests FILE, found neither; say what to measure the outputs against"])
     if wanted.plot is not None and wanted.truth is None:
         raise ConfigError(["--plot: expected --truth DIR too: page tests have no picture"])
-    overlook = normaliser(wanted.normalise)
+    overlook = normaliser(wanted.normalisations)
     runs = [read_run(output) for output in outputs]
     if wanted.tesseract is not None:
         runs.append(read_with_tesseract(wanted.tesseract, wanted.languages))
@@ -114,7 +111,7 @@ def _print_report(
     measured: Sequence[RunScores], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
 ) -> None:
     if measured:
-        overlooked = ", ".join(wanted.normalise) or "nothing: every character counts, line breaks too"
+        overlooked = ", ".join(wanted.normalisations) or "nothing: every character counts, line breaks too"
         print(f"overlooked: {overlooked}\n")
         _print_rows(
             ("run", "pages", "CER", f"{LEVEL:.0f} %", "WER", f"{LEVEL:.0f} %", "mean page", "invented"), map(_row, measured)
@@ -264,7 +261,7 @@ def _record(
     measured: Sequence[RunScores], comparisons: Sequence[Comparison], tested: dict[str, list[CheckedTest]], wanted: Wanted
 ) -> dict[str, object]:
     return {
-        "overlooked": list(wanted.normalise),
+        "overlooked": list(wanted.normalisations),
         "interval_percent": LEVEL,
         "runs": [_run_record(run) for run in measured],
         "comparisons": [asdict(comparison) for comparison in comparisons],

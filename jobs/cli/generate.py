@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -15,40 +16,62 @@ from pagemill.jobs.cli.options import Cpu, KvCache, KvCacheType, ModelPath, Thre
 from pagemill.jobs.run.spec import check_threads
 
 
-def command(
-    model: ModelPath,
-    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the text begins with, or the question with --chat.")],
-    max_tokens: Annotated[int, typer.Option("-n", "--max-tokens", min=1, help="Tokens to generate at most.")] = 128,
-    temperature: Annotated[float, typer.Option("--temp", min=0.0, help="Sampling temperature; 0: greedy.")] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Top-k sampling: the k most probable tokens; 0: all.")] = 0,
+@dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """What to continue, and how far."""
+
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="What the text begins with, or the question with --chat.")]
+    max_tokens: Annotated[int, typer.Option("-n", "--max-tokens", min=1, help="Tokens to generate at most.")] = 128
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False
+    system: Annotated[str | None, typer.Option(help="System message, with --chat.", show_default=False)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the next token is chosen."""
+
+    temperature: Annotated[float, typer.Option("--temp", min=0.0, help="Sampling temperature; 0: greedy.")] = 0.0
+    top_k: Annotated[int, typer.Option(min=0, help="Top-k sampling: the k most probable tokens; 0: all.")] = 0
     top_p: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Nucleus sampling: the smallest set with this total probability.")
-    ] = 1.0,
-    min_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Drop tokens below this share of the top probability.")] = 0.0,
-    repeat_penalty: Annotated[float, typer.Option(min=1.0, help="Divides the logits of recent tokens.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random choice.")] = 0,
-    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
-    system: Annotated[str | None, typer.Option(help="System message, with --chat.", show_default=False)] = None,
-    kv_cache: KvCache = KvCacheType.F16,
-    threads: Threads = None,
-    cpu: Cpu = None,
-) -> int:
-    """``pagemill generate``."""
+    ] = 1.0
+    min_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Drop tokens below this share of the top probability.")] = 0.0
+    repeat_penalty: Annotated[float, typer.Option(min=1.0, help="Divides the logits of recent tokens.")] = 1.0
+    seed: Annotated[int, typer.Option(min=0, help="Of the random choice.")] = 0
 
+    @property
+    def sampling(self) -> Sampling:
+        """As the engine takes it."""
+        penalty = self.repeat_penalty
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, repetition_penalty=penalty, seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the engine runs on."""
+
+    kv_cache: KvCache = KvCacheType.F16
+    threads: Threads = None
+    cpu: Cpu = None
+
+
+def command(model: ModelPath, prompt: PromptOptions, sampling: SamplingOptions, engine: EngineOptions) -> int:
+    """``pagemill generate``."""
+    kv_cache, threads = engine.kv_cache.value, engine.threads
     check_threads(threads)
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty=repeat_penalty, seed=seed)
     with _ended_by_a_closed_pipe():
-        opened = open_model(model, kv_cache=kv_cache.value, cpu=cpu or "auto")
-        ids = _chat_ids(opened, prompt, system) if chat else _text_ids(opened, prompt)
-        context = len(ids) + max_tokens
+        opened = open_model(model, kv_cache=kv_cache, cpu=engine.cpu or "auto")
+        ids = _chat_ids(opened, prompt.prompt, prompt.system) if prompt.chat else _text_ids(opened, prompt.prompt)
+        context = len(ids) + prompt.max_tokens
         if context > opened.spec.context:
             raise ModelError(
                 f"expected a prompt and an answer of at most {opened.spec.context} tokens together, "
-                f"found {len(ids)} and {max_tokens}; shorten the prompt or give a smaller -n"
+                f"found {len(ids)} and {prompt.max_tokens}; shorten the prompt or give a smaller -n"
             )
-        request = Request(Prompt((Tokens(tuple(ids)),)), max_tokens, sampling, frozenset(opened.tokenizer.eos_ids))
-        with closing(Engine(opened, slots=1, context=context, threads=threads, kv_cache=kv_cache.value)) as engine:
-            _stream(engine, request, opened.tokenizer)
+        stop_ids = frozenset(opened.tokenizer.eos_ids)
+        request = Request(Prompt((Tokens(tuple(ids)),)), prompt.max_tokens, sampling.sampling, stop_ids)
+        with closing(Engine(opened, slots=1, context=context, threads=threads, kv_cache=kv_cache)) as running:
+            _stream(running, request, opened.tokenizer)
     return 0
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -26,54 +27,62 @@ from pagemill.jobs.settings.layers import load_config
 JOB_SUFFIXES = (".yaml", ".yml")
 MOST_MESSAGES = 50
 
+Flags = Mapping[tuple[str, str], object]
 
-def command(
-    inputs: InputNames,
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The settings that have a flag of their own; None is one that was not given."""
+
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output folder.  [default: out]", show_default=False)
-    ] = None,
+    ] = None
     formats: Annotated[
         str | None, typer.Option("--format", help="Any of text,markdown,html,... as in config.yaml.", show_default=False)
-    ] = None,
+    ] = None
     text_model: Annotated[
         Path | None,
         typer.Option("--model", help="The text model's GGUF file.  [default: the sample model]", show_default=False),
-    ] = None,
-    mmproj: Annotated[Path | None, typer.Option(help="Its vision encoder's GGUF file.", show_default=False)] = None,
-    threads: Threads = None,
-    cpu: Cpu = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Pages decoded at once.  [default: 16]", show_default=False)] = None,
+    ] = None
+    mmproj: Annotated[Path | None, typer.Option(help="Its vision encoder's GGUF file.", show_default=False)] = None
+    threads: Threads = None
+    cpu: Cpu = None
+    slots: Annotated[int | None, typer.Option(min=1, help="Pages decoded at once.  [default: 16]", show_default=False)] = None
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens a page may have.  [default: 4096]", show_default=False)
-    ] = None,
-    password: Password = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do pages again that failed in an earlier run.")] = False,
-    progress: ProgressOption = None,
+    ] = None
+    password: Password = None
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do pages again that failed in an earlier run.")] = False
+    progress: ProgressOption = None
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write where the time goes, for ui.perfetto.dev.", show_default=False)
-    ] = None,
-) -> int:
+    ] = None
+
+    @property
+    def flags(self) -> Flags:
+        """As ``layers`` takes them."""
+        return {
+            ("output", "folder"): path_text(self.output),
+            ("output", "formats"): split_names(self.formats),
+            ("model", "text"): path_text(self.text_model),
+            ("model", "mmproj"): path_text(self.mmproj),
+            ("engine", "threads"): self.threads,
+            ("engine", "cpu"): self.cpu,
+            ("engine", "slots"): self.slots,
+            ("engine", "max_tokens"): self.max_tokens,
+            ("input", "password"): self.password,
+            ("run", "retry_failed"): self.retry_failed or None,
+            ("run", "progress"): self.progress and self.progress.value,
+            ("run", "trace"): path_text(self.trace),
+        }
+
+
+def command(inputs: InputNames, options: RunOptions) -> int:
     """``pagemill run``."""
-    return run_documents(
-        inputs,
-        {
-            ("output", "folder"): path_text(output),
-            ("output", "formats"): split_names(formats),
-            ("model", "text"): path_text(text_model),
-            ("model", "mmproj"): path_text(mmproj),
-            ("engine", "threads"): threads,
-            ("engine", "cpu"): cpu,
-            ("engine", "slots"): slots,
-            ("engine", "max_tokens"): max_tokens,
-            ("input", "password"): password,
-            ("run", "retry_failed"): retry_failed or None,
-            ("run", "progress"): progress and progress.value,
-            ("run", "trace"): path_text(trace),
-        },
-    )
+    return run_documents(inputs, options.flags)
 
 
-def run_documents(inputs: Sequence[str], flags: Mapping[tuple[str, str], object]) -> int:
+def run_documents(inputs: Sequence[str], flags: Flags) -> int:
     """Runs a job file, or documents with the default settings."""
     job_file, paths = split_inputs(inputs)
     return run_with(load_config(job_file, os.environ, {**flags, ("input", "paths"): paths or None}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.bench.serve import Pages, Sequences
 from tests.bench.workers import Worker
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ def series(bench: Bench, ours: Worker) -> Iterator[Series]:
         return float(ours.ask("prefill", tokens=int(tokens), **text)["seconds"])
 
     def decode(batch: float) -> float:
-        return float(ours.ask("decode", batch=int(batch), context=512, kv_cache="f16", steps=5, **text)["seconds"])
+        return float(ours.ask("decode", sequences=Sequences(int(batch), 512, "f16"), steps=5, **text)["seconds"])
 
     def context(tokens: float) -> float:
-        return float(ours.ask("decode", batch=8, context=int(tokens), kv_cache="f16", steps=5, **text)["seconds"])
+        return float(ours.ask("decode", sequences=Sequences(8, int(tokens), "f16"), steps=5, **text)["seconds"])
 
     def threads(share: float) -> float:
         return float(ours.ask("prefill", text=bench.text, tokens=512, threads=round(1 / share))["seconds"])
@@ -38,8 +39,8 @@ def series(bench: Bench, ours: Worker) -> Iterator[Series]:
         return float(ours.ask("vision", width=int(14 * side), height=int(14 * side), **encoder)["seconds"])
 
     def pages(count: float) -> float:
-        job = {"side": 280, "pages": int(count), "answer": 32, "slots": 16, "kv_cache": "f16"}
-        return float(ours.ask("job", text=bench.text, **job, **encoder)["seconds"])
+        job = Pages(int(count), side=280, answer=32, slots=16, kv_cache="f16")
+        return float(ours.ask("job", text=bench.text, pages=job, **encoder)["seconds"])
 
     yield "prefill seconds by prompt tokens", 2, (128, 256, 512, 1024, 2048), prefill
     yield "decode step seconds by sequences", 1, (1, 2, 4, 8, 16, 24), decode

@@ -16,7 +16,7 @@ import llama_cpp
 import numpy as np
 from llama_cpp import mtmd_cpp as mtmd
 
-from tests.bench.serve import Answer, median, once, serve
+from tests.bench.serve import Answer, Sequences, Switches, median, once, serve
 
 KINDS = {"f16": 1, "q8_0": 8}
 UBATCH, BATCH = 512, 2048
@@ -24,7 +24,7 @@ STEP_ROOM = 64
 
 
 class Llama:
-    """Models and contexts stay until another is asked for.  repack, flash: llama.cpp's switches."""
+    """Models and contexts stay until another is asked for."""
 
     def __init__(self) -> None:
         llama_cpp.llama_backend_init()
@@ -38,19 +38,17 @@ class Llama:
         """Open the text model."""
         return {"seconds": once(lambda: self._model(text, repack))}
 
-    def prefill(self, text: str, tokens: int, threads: int, repack: bool, flash: bool) -> Answer:
+    def prefill(self, text: str, tokens: int, threads: int, switches: Switches) -> Answer:
         """Read a prompt."""
-        context = self._context(text, 1, tokens + STEP_ROOM, "f16", threads, repack, flash)
+        context = self._context(text, Sequences(1, tokens, "f16"), threads, switches)
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), False)
         return {"seconds": once(lambda: self._read(context, tokens))}
 
-    def decode(
-        self, text: str, batch: int, context: int, kv_cache: str, threads: int, steps: int, repack: bool, flash: bool
-    ) -> Answer:
-        """Median step of ``batch`` sequences that have ``context`` positions each: one is read, the others are its copies."""
-        key = (text, batch, context, kv_cache, threads, repack, flash)
-        fresh = self._parts.get("context", (None,))[0] != key
-        opened = self._context(text, batch, context + STEP_ROOM, kv_cache, threads, repack, flash, key)
+    def decode(self, text: str, sequences: Sequences, threads: int, steps: int, switches: Switches) -> Answer:
+        """Median step of the sequences: one is read, the others are its copies."""
+        before = self._parts.get("context")
+        opened = self._context(text, sequences, threads, switches)
+        fresh, batch, context = self._parts.get("context") is not before, sequences.batch, sequences.context
         memory = llama_cpp.llama_get_memory(opened)
         if fresh:
             self._read(opened, context)
@@ -75,7 +73,7 @@ class Llama:
     def page(self, text: str, mmproj: str, side: int, max_tokens: int, answer: int, threads: int, flash: bool) -> Answer:
         """A page from pixels to its last token: encoded with flash attention, read and decoded with or without."""
         page, count = self._page(text, mmproj, side, side, max_tokens, threads)
-        context = self._context(text, 1, count + answer + STEP_ROOM, "f16", threads, True, flash)
+        context = self._context(text, Sequences(1, count + answer, "f16"), threads, Switches(repack=True, flash=flash))
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), False)
         encode = once(lambda: self._encode(page))
         pixels = mtmd.mtmd_get_output_embd(self._parts["mtmd"][1])
@@ -110,25 +108,24 @@ class Llama:
 
         return self._part("model", (text, repack), load)
 
-    def _context(
-        self, text: str, batch: int, positions: int, kv_cache: str, threads: int, repack: bool, flash: bool, key: object = None
-    ) -> Any:
-        model = self._model(text, repack)
+    def _context(self, text: str, sequences: Sequences, threads: int, switches: Switches) -> Any:
+        """A context with room for some steps beyond what the sequences have."""
+        model = self._model(text, switches.repack)
 
         def make() -> Any:
             params = llama_cpp.llama_context_default_params()
-            params.n_seq_max, params.kv_unified = batch, False
-            params.n_ctx = batch * (-(-positions // 256) * 256)
+            params.n_seq_max, params.kv_unified = sequences.batch, False
+            params.n_ctx = sequences.batch * (-(-(sequences.context + STEP_ROOM) // 256) * 256)
             params.n_batch, params.n_ubatch = BATCH, UBATCH
             params.n_threads = params.n_threads_batch = threads
-            params.flash_attn_type = 1 if flash else 0
-            params.type_k = params.type_v = KINDS[kv_cache]
+            params.flash_attn_type = 1 if switches.flash else 0
+            params.type_k = params.type_v = KINDS[sequences.kv_cache]
             context = llama_cpp.llama_init_from_model(model, params)
             if not context:
                 raise RuntimeError("llama.cpp makes no context of these settings")
             return context
 
-        return self._part("context", key or (text, batch, positions, kv_cache, threads, repack, flash), make)
+        return self._part("context", (text, sequences, threads, switches), make)
 
     def _mtmd(self, text: str, mmproj: str, max_tokens: int, threads: int) -> Any:
         model = self._model(text, True)

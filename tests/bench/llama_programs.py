@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.bench.serve import Answer, serve
+from tests.bench.serve import Answer, Sequences, Switches, serve
 
 PROGRAMS = ("llama-bench", "llama-batched-bench", "llama-mtmd-cli")
 STEP_ROOM = 64
@@ -26,7 +26,7 @@ DECODED = re.compile(r"\beval time =\s*([\d.]+) ms /\s*(\d+) runs")
 
 
 class Programs:
-    """Raises FileNotFoundError for a program that is not there.  repack, flash: llama.cpp's switches."""
+    """Raises FileNotFoundError for a program that is not there."""
 
     def __init__(self, folder: Path) -> None:
         missing = [name for name in PROGRAMS if not (folder / name).exists()]
@@ -38,20 +38,21 @@ class Programs:
         """Which build this is."""
         return {"version": self._run("llama-mtmd-cli", "--version").strip()}
 
-    def prefill(self, text: str, tokens: int, threads: int, repack: bool, flash: bool) -> Answer:
+    def prefill(self, text: str, tokens: int, threads: int, switches: Switches) -> Answer:
         """Read a prompt."""
-        options = ["-m", text, "-p", tokens, "-n", 0, "-r", 1, "-t", threads, "-fa", int(flash), "-o", "jsonl"]
-        said = self._run("llama-bench", *options, *([] if repack else ["--repack", 0]))
+        options = ["-m", text, "-p", tokens, "-n", 0, "-r", 1, "-t", threads, "-fa", int(switches.flash), "-o", "jsonl"]
+        said = self._run("llama-bench", *options, *([] if switches.repack else ["--repack", 0]))
         return {"seconds": json_lines(said)[0]["avg_ns"] / 1e9}
 
-    def decode(
-        self, text: str, batch: int, context: int, kv_cache: str, threads: int, steps: int, repack: bool, flash: bool
-    ) -> Answer:
-        """Mean step of ``batch`` sequences that share a prompt of ``context`` positions, each with a copy of its own."""
+    def decode(self, text: str, sequences: Sequences, threads: int, steps: int, switches: Switches) -> Answer:
+        """Mean step of sequences that share a prompt as long as their context, each with a copy of its own."""
+        batch, context, kv_cache = sequences.batch, sequences.context, sequences.kv_cache
         positions = batch * (-(-(context + STEP_ROOM) // 256) * 256)
-        options = ["-m", text, "-c", positions, "-b", 2048, "-ub", 512, "-t", threads, "-fa", "on" if flash else "off"]
+        options = ["-m", text, "-c", positions, "-b", 2048, "-ub", 512, "-t", threads, "-fa", "on" if switches.flash else "off"]
         options += ["-npp", context, "-ntg", steps, "-npl", batch, "-pps", "-ctk", kv_cache, "-ctv", kv_cache]
-        said = self._run("llama-batched-bench", *options, "--output-format", "jsonl", *([] if repack else ["--no-repack"]))
+        said = self._run(
+            "llama-batched-bench", *options, "--output-format", "jsonl", *([] if switches.repack else ["--no-repack"])
+        )
         return {"seconds": json_lines(said)[0]["t_tg"] / steps}
 
     def vision(self, text: str, mmproj: str, width: int, height: int, max_tokens: int, threads: int) -> Answer:

@@ -22,7 +22,7 @@ from pagemill.vision.patches import Patches, to_patches
 from pagemill.vision.protocol import Encoder
 from pagemill.vision.weights import plan_encoder
 from tests.bench.peaks import peaks
-from tests.bench.serve import Answer, median, once, serve, timed
+from tests.bench.serve import Answer, Pages, Sequences, median, once, serve, timed
 from tests.bench.shares import shares
 
 CHUNK = 256
@@ -56,12 +56,10 @@ class Ours:
         request = Request(Prompt((Tokens(tuple(300 + i % 1000 for i in range(tokens))),)), 1)
         return {"seconds": once(lambda: engine.generate(request))}
 
-    def decode(self, text: str, batch: int, context: int, kv_cache: str, threads: int, steps: int) -> Answer:
-        """Median step of ``batch`` sequences that have ``context`` positions each; the cache holds zeros."""
+    def decode(self, text: str, sequences: Sequences, threads: int, steps: int) -> Answer:
+        """Median step of the sequences; the cache holds zeros."""
         forward, segments = self._part(
-            "forward",
-            (text, batch, context, kv_cache, threads),
-            lambda: self._forward(self._model(text), batch, context, kv_cache, threads),
+            "forward", (text, sequences, threads), lambda: self._forward(self._model(text), sequences, threads)
         )
         return {"seconds": median(timed(lambda: forward.run(segments), steps))}
 
@@ -71,30 +69,20 @@ class Ours:
         page = noise(encoder, width, height)
         return {"seconds": once(lambda: encoder.encode(page)), "tokens": page.grid.patches // encoder.spec.merge**2}
 
-    def job(
-        self,
-        text: str,
-        mmproj: str,
-        precision: str,
-        side: int,
-        pages: int,
-        answer: int,
-        slots: int,
-        kv_cache: str,
-        threads: int,
-    ) -> Answer:
+    def job(self, text: str, mmproj: str, precision: str, pages: Pages, threads: int) -> Answer:
         """Pages of noise from pixels to their last token, as the page reader goes about it: seconds in all and by stage."""
         model = self._model(text)
         team = Team(threads)
         encoder = load_encoder(plan_encoder(mmproj), team, precision=precision)
-        page = noise(encoder, side, side)
-        context = page.grid.patches // encoder.spec.merge**2 + answer + STEP_ROOM
-        engine = Engine(model, slots=min(slots, pages), context=context, kv_cache=kv_cache, chunk=CHUNK, team=team)
-        started, encode, left, ended = time.perf_counter(), 0.0, pages, []
+        page = noise(encoder, pages.side, pages.side)
+        context = page.grid.patches // encoder.spec.merge**2 + pages.answer + STEP_ROOM
+        slots = min(pages.slots, pages.count)
+        engine = Engine(model, slots=slots, context=context, kv_cache=pages.kv_cache, chunk=CHUNK, team=team)
+        started, encode, left, ended = time.perf_counter(), 0.0, pages.count, []
         while left or not engine.idle:
             if left and engine.room:
                 before = time.perf_counter()
-                engine.submit(Request(Prompt((Tokens((300, 301)), Rows(encoder.encode(page)), Tokens((302,)))), answer))
+                engine.submit(Request(Prompt((Tokens((300, 301)), Rows(encoder.encode(page)), Tokens((302,)))), pages.answer))
                 encode, left = encode + time.perf_counter() - before, left - 1
             ended += [time.perf_counter() - started for event in engine.step() if event.finish]
         seconds = time.perf_counter() - started
@@ -110,8 +98,9 @@ class Ours:
         """What the kernels make of it."""
         return {"shares": shares(detect(), threads, peaks)}
 
-    def _forward(self, model: Model, batch: int, context: int, kv_cache: str, threads: int) -> tuple[Forward, list[Segment]]:
-        cache = KvCache(model.spec, codec_named(kv_cache), batch, context + STEP_ROOM)
+    def _forward(self, model: Model, sequences: Sequences, threads: int) -> tuple[Forward, list[Segment]]:
+        batch, context = sequences.batch, sequences.context
+        cache = KvCache(model.spec, codec_named(sequences.kv_cache), batch, context + STEP_ROOM)
         for slot in range(batch):
             cache.clear(slot)
         team = self._part("team", threads, lambda: Team(threads))

@@ -14,7 +14,7 @@ from pagemill.decoder.kernels.compile import Emit, compile_kernel
 from pagemill.decoder.kernels.isa import Isa
 from pagemill.decoder.kernels.memory import address, aligned
 from pagemill.decoder.kernels.tiles.dots import dot_codes
-from pagemill.decoder.kernels.tiles.emit import I32, V16F, V16I, Emitter, Value, vector
+from pagemill.decoder.kernels.tiles.emit import I8, I32, V16F, V16I, Emitter, Value, vector
 
 SUMS = 12
 """Independent sums: more than the latency of a product times its throughput."""
@@ -29,7 +29,8 @@ Product = Callable[[Emitter, Value, Value], Value]
 
 
 def _int8(e: Emitter, total: Value, x: Value) -> Value:
-    return dot_codes(e, total, [x], [x], 8 if e.isa.dot == "vnni" else 4)
+    codes = e.bits(x, vector(I8, 64))  # families but vnni take bytes, not the int32 lanes that they are summed in
+    return dot_codes(e, total, [codes], [codes], 8 if e.isa.dot == "vnni" else 4)
 
 
 def _bf16(e: Emitter, total: Value, x: Value) -> Value:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.bench.serve import Pages, Sequences, Switches
 from tests.bench.workers import OURS, ROOT, Clock, Worker, WorkerFailed
 
 Figures = dict[str, Any]
@@ -24,9 +25,9 @@ BATCHES = (1, 4, 8, 16, 32)
 PAGE_PX, PAGE_TOKENS = 1036, 1369
 A4_PX = (1092, 1540)
 ANSWER_TOKENS = 800
-PREFILL_SETTINGS = ({"repack": False, "flash": True}, {"repack": True, "flash": True})
-SHORT_SETTINGS = ({"repack": True, "flash": True}, {"repack": True, "flash": False})
-LONG_SETTINGS = ({"repack": True, "flash": False},)
+PREFILL_SETTINGS = (Switches(repack=False, flash=True), Switches(repack=True, flash=True))
+SHORT_SETTINGS = (Switches(repack=True, flash=True), Switches(repack=True, flash=False))
+LONG_SETTINGS = (Switches(repack=True, flash=False),)
 
 
 @dataclass
@@ -84,7 +85,7 @@ def in_turn(bench: Bench, clock: Clock, asks: Mapping[str, Ask | None], rounds: 
     return medians
 
 
-def best_of(bench: Bench, settings: Iterable[dict[str, bool]], ask: Callable[[dict[str, bool]], float]) -> dict[str, bool]:
+def best_of(bench: Bench, settings: Iterable[Switches], ask: Callable[[Switches], float]) -> Switches:
     """The peer's fastest setting, each tried once."""
     tried = list(settings)
     if len(tried) == 1:
@@ -96,7 +97,7 @@ def best_of(bench: Bench, settings: Iterable[dict[str, bool]], ask: Callable[[di
         except WorkerFailed as error:
             bench.say(f"  {error}")
     best = tried[min(seconds, key=seconds.__getitem__)] if seconds else tried[0]
-    bench.say(f"  llama.cpp: {', '.join(f'{name} {value}' for name, value in best.items())}")
+    bench.say(f"  llama.cpp: repack {best.repack}, flash {best.flash}")
     return best
 
 
@@ -108,20 +109,20 @@ def measure_prefill(bench: Bench) -> Figures:
             bench.say(f"prefill of {tokens} tokens")
             common = {"text": bench.text, "tokens": tokens, "threads": bench.threads}
 
-            def llama(settings: dict[str, bool], common: dict[str, Any] = common) -> float:
+            def llama(switches: Switches, common: dict[str, Any] = common) -> float:
                 assert peer is not None, "asked where there is a peer only"
-                return float(peer.ask("prefill", **common, **settings)["seconds"])
+                return float(peer.ask("prefill", switches=switches, **common)["seconds"])
 
-            best = best_of(bench, PREFILL_SETTINGS, llama) if peer else {}
+            best = best_of(bench, PREFILL_SETTINGS, llama) if peer else None
             ours.ask("prefill", **common)
-            if peer:
+            if best:
                 llama(best)
             medians = in_turn(
                 bench,
                 clock,
                 {
                     "ours": lambda c=common: ours.ask("prefill", **c)["seconds"],  # type: ignore[misc]
-                    "llama.cpp": (lambda b=best, f=llama: f(b)) if peer else None,  # type: ignore[misc]
+                    "llama.cpp": (lambda b=best, f=llama: f(b)) if best else None,  # type: ignore[misc]
                 },
             )
             figures[f"prefill_{tokens}"] = _rates(medians, tokens)
@@ -138,28 +139,30 @@ def measure_decode_long(bench: Bench) -> Figures:
     return _measure_decode(bench, 1400, LONG_SETTINGS, steps=3)
 
 
-def _measure_decode(bench: Bench, context: int, settings: tuple[dict[str, bool], ...], steps: int) -> Figures:
+def _measure_decode(bench: Bench, context: int, settings: tuple[Switches, ...], steps: int) -> Figures:
     clock, figures = Clock(bench.limit_seconds), Figures()
+    common = {"text": bench.text, "threads": bench.threads}
     with bench.workers() as (ours, peer):
         for batch in BATCHES:
             bench.say(f"decode, {batch} sequences at {context} tokens")
-            common = {"text": bench.text, "batch": batch, "context": context, "threads": bench.threads}
 
-            def llama(one: dict[str, bool], common: dict[str, Any] = common) -> float:
+            def llama(switches: Switches, batch: int = batch) -> float:
                 assert peer is not None, "asked where there is a peer only"
-                return float(peer.ask("decode", kv_cache="f16", steps=steps, **common, **one)["seconds"])
+                held = Sequences(batch, context, "f16")
+                return float(peer.ask("decode", sequences=held, switches=switches, steps=steps, **common)["seconds"])
 
-            def mine(kv_cache: str, common: dict[str, Any] = common) -> float:
-                return float(ours.ask("decode", kv_cache=kv_cache, steps=4 * steps, **common)["seconds"])
+            def mine(kv_cache: str, batch: int = batch) -> float:
+                held = Sequences(batch, context, kv_cache)
+                return float(ours.ask("decode", sequences=held, steps=4 * steps, **common)["seconds"])
 
-            best = best_of(bench, settings, llama) if peer else {}
+            best = best_of(bench, settings, llama) if peer else None
             medians = in_turn(
                 bench,
                 clock,
                 {
                     "f16": lambda f=mine: f("f16"),  # type: ignore[misc]
                     "q8_0": lambda f=mine: f("q8_0"),  # type: ignore[misc]
-                    "llama.cpp": (lambda b=best, f=llama: f(b)) if peer else None,  # type: ignore[misc]
+                    "llama.cpp": (lambda b=best, f=llama: f(b)) if best else None,  # type: ignore[misc]
                 },
                 rounds=2 if bench.quick or context > 100 else 3,
             )
@@ -249,9 +252,9 @@ def _measure_job(bench: Bench, kv_cache: str, precisions: list[str]) -> Figures:
 
 def _our_job(bench: Bench, precision: str, pages: int, answer: int, kv_cache: str) -> dict[str, Any]:
     ours = Worker("ours", OURS, bench.log)
-    common = {"text": bench.text, "mmproj": bench.mmproj, "side": PAGE_PX, "answer": answer, "threads": bench.threads}
+    common = {"text": bench.text, "mmproj": bench.mmproj, "threads": bench.threads}
     try:
-        mine = ours.ask("job", precision=precision, pages=pages, slots=16, kv_cache=kv_cache, **common)
+        mine = ours.ask("job", precision=precision, pages=Pages(pages, PAGE_PX, answer, 16, kv_cache), **common)
     finally:
         ours.close()
     bench.say(f"  ours, encoder {precision}, {mine['seconds']:.1f} s, of which vision {mine['encode_seconds']:.1f} s")

@@ -9,9 +9,49 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What a decode step holds.  batch: sequences; context: positions of each.  kv_cache: their storage type."""
+
+    batch: int
+    context: int
+    kv_cache: str
+
+
+@dataclass(frozen=True)
+class Switches:
+    """llama.cpp's: repacked weights, flash attention."""
+
+    repack: bool
+    flash: bool
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Pages of a job.  side: pixels; answer: tokens of each; slots: decoded at once."""
+
+    count: int
+    side: int
+    answer: int
+    slots: int
+    kv_cache: str
+
+
+RECORDS: dict[str, Callable[..., Any]] = {"sequences": Sequences, "switches": Switches, "pages": Pages}
+"""Arguments that are records, by name."""
+
+
+def plain(value: object) -> object:
+    """A record as JSON takes it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"expected a record, found {type(value).__name__}")
 
 
 def serve(operations: dict[str, Callable[..., Answer]]) -> None:
@@ -21,7 +61,8 @@ def serve(operations: dict[str, Callable[..., Answer]]) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = operations[request.pop("do")](**request)
+            known = {name: RECORDS[name](**value) if name in RECORDS else value for name, value in request.items()}
+            answer = operations[known.pop("do")](**known)
             answer["peak_bytes"] = peak_bytes()
         except Exception as error:  # the bench goes on with its other figures
             answer = {"error": f"{type(error).__name__}: {error}"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pagemill.decoder.formats import FORMATS
@@ -9,7 +11,7 @@ from pagemill.decoder.kernels.activations import new_activations
 from pagemill.decoder.kernels.drivers.segments import BIDIRECTIONAL, DECODE_ROWS, PROMPT_CHUNK
 from pagemill.decoder.kernels.drivers.step import ROWS, SEGMENTS
 from pagemill.decoder.kernels.isa import Isa
-from pagemill.decoder.kernels.memory import aligned
+from pagemill.decoder.kernels.memory import Array, aligned
 from pagemill.decoder.kernels.ops.attention import CacheLayer, Heads, attend
 from pagemill.decoder.kernels.ops.matmul import activation_kind, matmul
 from pagemill.decoder.kernels.ops.rows import Source, prepare
@@ -87,7 +89,8 @@ def _random_panels(format: str, rows: int, width: int, seed: int) -> Panels:
 def _flash_rate(team: Team, isa: Isa, facts: AttentionSpec, rows: int, codec: str, precision: str) -> float:
     """Operations per second of prompt attention; half of them where a row sees only what is before it."""
     causal = facts.kv_heads != facts.heads
-    program, cache, segments = _attention(team, isa, facts, rows, 1, rows, codec, precision)
+    cache = _cleared(KvCache([facts], CODECS[codec], 1, rows))
+    program, segments = _attention(Program(team, isa), cache, [facts], rows, precision)
     segments[0, :6] = (0, rows, 0, cache.base(0), PROMPT_CHUNK if causal else BIDIRECTIONAL, rows)
     program.step[ROWS], program.step[SEGMENTS] = rows, 1
     work = 4 * facts.heads * facts.head_dim * rows * rows / (2 if causal else 1)
@@ -97,7 +100,8 @@ def _flash_rate(team: Team, isa: Isa, facts: AttentionSpec, rows: int, codec: st
 def _decode_rate(team: Team, isa: Isa, facts: AttentionSpec, batch: int, codec: str, context: int = 1400) -> float:
     """Bytes of keys and values per second; the layers' caches take turns, so that nothing stays in a core's cache."""
     layers = 8 if batch == 1 else 1
-    program, cache, segments = _attention(team, isa, facts, batch, batch, context, codec, "f32", layers)
+    cache = _cleared(KvCache([facts] * layers, CODECS[codec], batch, context))
+    program, segments = _attention(Program(team, isa), cache, [facts] * layers, batch, "f32")
     for slot in range(batch):
         segments[slot, :6] = (slot, 1, context - 1, cache.base(slot), DECODE_ROWS, context)
     program.step[ROWS], program.step[SEGMENTS] = batch, batch
@@ -105,27 +109,23 @@ def _decode_rate(team: Team, isa: Isa, facts: AttentionSpec, batch: int, codec: 
     return moved / median(timed(program.run, RUNS))
 
 
-def _attention(
-    team: Team,
-    isa: Isa,
-    facts: AttentionSpec,
-    rows: int,
-    slots: int,
-    positions: int,
-    codec: str,
-    precision: str,
-    layers: int = 1,
-) -> tuple[Program, KvCache, np.ndarray]:  # type: ignore[type-arg]
-    cache = KvCache([facts] * layers, CODECS[codec], slots, positions)
-    for slot in range(slots):
+def _cleared(cache: KvCache) -> KvCache:
+    for slot in range(cache.slots):
         cache.clear(slot)
+    return cache
+
+
+def _attention(
+    program: Program, cache: KvCache, layers: Sequence[AttentionSpec], rows: int, precision: str
+) -> tuple[Program, Array]:
+    """The program with an attention of so many rows over each layer of the cache, and its table of segments to fill in."""
+    facts = layers[0]
     width = (facts.heads + 2 * facts.kv_heads) * facts.head_dim
     qkv, out = new_rows(rows, width), new_rows(rows, facts.heads * facts.head_dim)
     qkv[...] = np.random.default_rng(0).standard_normal(qkv.shape, np.float32)
-    segments = aligned((slots, 8), np.int64)
+    segments = aligned((cache.slots, 8), np.int64)
     segments.fill(0)
-    program = Program(team, isa)
-    for layer in range(layers):
+    for layer in range(len(layers)):
         heads = Heads(qkv, (0,), facts, CacheLayer(cache.codec, cache.layer_offset(layer), cache.capacity))
         attend(program, heads, out, segments, precision)  # type: ignore[arg-type]
-    return program, cache, segments
+    return program, segments

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.bench.serve import plain
+
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (sys.executable, "-m", "tests.bench.ours")
 REQUEST_SECONDS = 1800.0
@@ -36,7 +38,7 @@ class Worker:
         assert self._process.stdin is not None, "opened with a pipe"
         assert self._process.stdout is not None, "opened with a pipe"
         try:
-            self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
+            self._process.stdin.write(json.dumps({"do": what, **arguments}, default=plain) + "\n")
             ready, _, _ = select.select([self._process.stdout], [], [], REQUEST_SECONDS)
             line = self._process.stdout.readline() if ready else ""
         except OSError:

@@ -17,10 +17,6 @@ MANY_PARAMETERS = {  # may only shrink
     "decoder/kernels/ops/matmul.py matmul",
     "decoder/network/recorder.py Recorder.__init__",
     "decoder/weights/panel_store.py _panel",
-    "jobs/cli/encode_image.py command",
-    "jobs/cli/generate.py command",
-    "jobs/cli/run.py command",
-    "jobs/cli/eval.py command",
 }
 JOBS_ROOMS = ("settings", "models", "inputs", "ledger", "run", "watch", "evaluate", "review", "cli")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -13,14 +14,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image, ImageDraw
 
 from pagemill.jobs.cli import app as cli
 from pagemill.jobs.cli import codes
 from pagemill.jobs.cli.app import COMMANDS
+from pagemill.jobs.cli.expanding import expanded
 from pagemill.jobs.models.files import SAMPLE_FOLDERS
 from tests.jobs.echo_job import open_echo
 from tests.jobs.test_kill import count_done
@@ -231,6 +235,26 @@ def test_interrupted_run_ends_resumable(tmp_path: Path, page: Path) -> None:
         assert "the same command goes on from here" in said
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr
     assert "201 pages: 201 ok" in said
+
+
+@dataclass(frozen=True)
+class Options:
+    needed: Annotated[int, typer.Option("--needed")]
+    more: Annotated[str, typer.Option()] = "none"
+
+
+def test_a_record_of_options_becomes_an_option_each() -> None:
+    seen: list[object] = []
+
+    def command(name: str, options: Options) -> int:
+        seen.append((name, options))
+        return 0
+
+    given = inspect.signature(expanded(command)).parameters
+    empty = inspect.Parameter.empty
+    assert {name: one.default for name, one in given.items()} == {"name": empty, "needed": empty, "more": "none"}
+    assert expanded(command)(name="a", needed=3, more="b") == 0
+    assert seen == [("a", Options(3, "b"))]
 
 
 def test_every_command_is_a_module_of_its_name() -> None:
