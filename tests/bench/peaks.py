@@ -30,7 +30,9 @@ Product = Callable[[Emitter, Value, Value], Value]
 
 def _int8(e: Emitter, total: Value, x: Value) -> Value:
     codes = e.bits(x, vector(I8, 64))  # families but vnni take bytes, not the int32 lanes that they are summed in
-    return dot_codes(e, total, [codes], [codes], 8 if e.isa.dot == "vnni" else 4)
+    # where the sum is an instruction of its own, a product of two constants would be taken out of the loop
+    signed = codes if e.isa.dot in ("vnni", "sdot") else e.bits(total, vector(I8, 64))
+    return dot_codes(e, total, [codes], [signed], 8 if e.isa.dot == "vnni" else 4)
 
 
 def _bf16(e: Emitter, total: Value, x: Value) -> Value:
